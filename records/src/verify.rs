@@ -1,6 +1,7 @@
-//! In: a run's folder. Out: a report of every claim in it. Must stay true: it writes nothing and needs no libtorch;
-//! everything that follows from the lock or from the bytes on disk is recomputed from them, never compared with a copy
-//! of itself; one broken claim does not hide the next; claims that nothing here can prove are reported as trusted.
+//! Checks every claim of a run's folder, without libtorch and without writing.
+//!
+//! Everything that follows from the lock or from the bytes on disk is recomputed from them, never compared with a copy of
+//! itself. One broken claim does not hide the next; claims that nothing here can prove are reported as trusted.
 
 mod attested;
 mod checkpoints;
@@ -17,11 +18,11 @@ use std::sync::Arc;
 use lab::experiment::{DataSource, Experiment};
 
 use crate::attest::{Attestation, Circumstances};
-use crate::checkpoint::{self, name_of};
+use crate::checkpoint::{self, MANIFEST, name_of};
 use crate::init;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
-use crate::run::{Paths, RunError, cannot_read, read_experiment};
+use crate::run::{POINTER, Paths, RunError, cannot_read, read_experiment};
 use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
@@ -64,75 +65,87 @@ pub fn verify(
     let (attestation, circumstances) = match attestation(&paths) {
         None => (None, None),
         Some(Ok((attestation, circumstances))) => (Some(Ok(attestation)), Some(circumstances)),
-        Some(Err(why)) => (Some(Err(why)), None),
+        Some(Err(fault)) => (Some(Err(fault)), None),
     };
+    let readable = attestation.as_ref().and_then(|read| read.as_ref().ok());
     // Before the log, because a concurrent training process saves a checkpoint after its log lines.
     let names = checkpoint::names(&paths.checkpoints())?;
-    let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
-    let log = log::check(&paths, &experiment, attestation.is_some(), diverged, &mut report);
-    if let Some(log) = &log {
-        log::check_rates(log, &experiment, &mut report);
-        log::check_suites(log, &experiment, &mut report);
-        let is_text = matches!(experiment.data.source, DataSource::Text { .. });
-        let absent = is_text && documents.is_none();
-        let others =
-            documents.as_deref().and_then(|index| check_documents(&experiment, index).err());
-        if let Some(documents) = documents.as_deref().filter(|_| others.is_none()) {
-            check_tokens(documents, &experiment, &mut report);
-        }
-        match Job::new(&experiment, &text, documents) {
-            Ok(job) => log::check_data(log, job, which, &mut report),
-            Err(error) if absent || others.is_some() => {
-                let why = match others {
-                    None => "not recomputed: the documents are not available",
-                    Some(_) => "not recomputed: these are other documents",
-                };
-                let of = |what: &str| format!("{what}: {}", error.message);
-                report.trusted_since(Subject::Batches, why, of("batches of all steps"));
-                report.trusted_since(Subject::HeldOut, why, of("held-out windows"));
-            }
-            // With text, the prepared file may be at fault.
-            Err(error) if is_text => {
-                report.undecided(format!("batches and held-out windows: {}", error.message));
-            }
-            Err(error) => report.broken(format!(
-                "metrics.jsonl has steps of a run that cannot be prepared from its lock: {}",
-                error.message
-            )),
-        }
-        check_initial(log, &experiment, &mut report);
-    }
     let finished = attestation.is_some();
-    let other_canonc =
-        attested::other_canonc(attestation.as_ref().and_then(|read| read.as_ref().ok())).is_some();
+    let diverged = readable.and_then(|attestation| attestation.diverged);
+    let log = log::check(&paths, &experiment, finished, diverged, &mut report);
+    if let Some(log) = &log {
+        check_log(log, &experiment, (&text, documents, which), &mut report);
+    }
     // A diverged run ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
     let ends = checkpoints::Ends { last, finished };
     let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
     let last_is_there = paths.checkpoints().join(name_of(last)).exists();
-    let begun = finished || log.as_ref().is_some_and(|log| log.steps().next().is_some());
-    let told = attestation.as_ref().and_then(|read| read.as_ref().ok());
-    let run = ended::Ran { begun, finished, other_canonc, steps: experiment.budget.steps, told };
+    let run = ended::RecordedEnd {
+        begun: finished || log.as_ref().is_some_and(|log| log.steps().next().is_some()),
+        finished,
+        other_canonc: attested::other_canonc(readable).is_some(),
+        steps: experiment.budget.steps,
+        attestation: readable,
+    };
     let events = ended::check_events(&paths, run, &mut report);
-    ended::check_writer(&paths.writer(), begun, &mut report);
-    if let Some(log) = log.as_ref().filter(|_| !other_canonc) {
-        let run = TimedRun {
+    ended::check_writer(&paths.writer(), run.begun, &mut report);
+    if let Some(log) = log.as_ref().filter(|_| !run.other_canonc) {
+        let timed = TimedRun {
             records: &log.records,
             processes: events.processes,
-            steps: experiment.budget.steps,
+            steps: run.steps,
             finished,
         };
-        let seconds = timed_seconds(&paths, run);
+        let seconds = timed_seconds(&paths, timed);
         ended::check_times(&events, circumstances, seconds, &mut report);
     }
     if !finished {
         ended::check_unattested(&paths, last, log.as_ref(), saved.is_some(), events, &mut report);
     }
-    let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
-    attested::check(&paths, &experiment, attestation, found, &mut report);
+    let evidence = attested::Evidence { log: log.as_ref(), saved, last_is_there, finished };
+    attested::check(&paths, &experiment, attestation, evidence, &mut report);
     other_files(&paths, &mut report)?;
-    say_what_is_trusted(log.as_ref(), &mut report);
+    report_trusted(log.as_ref(), &mut report);
     Ok(report)
+}
+
+/// Checks what the lock and the documents say about the log's lines.
+fn check_log(
+    log: &Log,
+    experiment: &Experiment,
+    (text, documents, which): (&str, Option<Arc<TextIndex>>, Remake),
+    report: &mut Report,
+) {
+    log::check_rates(log, experiment, report);
+    log::check_suites(log, experiment, report);
+    let is_text = matches!(experiment.data.source, DataSource::Text { .. });
+    let absent = is_text && documents.is_none();
+    let others = documents.as_deref().and_then(|index| check_documents(experiment, index).err());
+    if let Some(documents) = documents.as_deref().filter(|_| others.is_none()) {
+        check_tokens(documents, experiment, report);
+    }
+    match Job::new(experiment, text, documents) {
+        Ok(job) => log::check_data(log, job, which, report),
+        Err(error) if absent || others.is_some() => {
+            let reason = match others {
+                None => "not recomputed: the documents are not available",
+                Some(_) => "not recomputed: these are other documents",
+            };
+            let claim = |what: &str| format!("{what}: {}", error.message);
+            report.trusted_since(Subject::Batches, reason, claim("batches of all steps"));
+            report.trusted_since(Subject::HeldOut, reason, claim("held-out windows"));
+        }
+        // With text, the prepared file may be at fault.
+        Err(error) if is_text => {
+            report.undecided(format!("batches and held-out windows: {}", error.message));
+        }
+        Err(error) => report.broken(format!(
+            "metrics.jsonl has steps of a run that cannot be prepared from its lock: {}",
+            error.message
+        )),
+    }
+    check_initial(log, experiment, report);
 }
 
 /// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.
@@ -158,21 +171,25 @@ fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Rep
 const MAX_TEXT: u64 = 4 << 30;
 
 /// The files in a run's folder.
-const FILES: [&str; 14] = [
+const FILES: [&str; 9] = [
     "attestation.toml",
     "attestation.toml.sig",
-    "checkpoint.toml",
     "events.jsonl",
-    "first_moment.safetensors",
     "kernels.txt",
-    "latest",
     "lock",
     "metrics.jsonl",
     "plan.txt",
-    "second_moment.safetensors",
     "timings.jsonl",
-    "weights.safetensors",
     "writer",
+];
+
+/// The files in its checkpoints, and beside them.
+const CHECKPOINT_FILES: [&str; 5] = [
+    MANIFEST,
+    "first_moment.safetensors",
+    POINTER,
+    "second_moment.safetensors",
+    "weights.safetensors",
 ];
 
 /// Reports files that cannot be regular files of a run: reading a pipe never ends, and a device or a huge sparse file
@@ -191,22 +208,23 @@ fn special_files(paths: &Paths, report: &mut Report) {
         let name = path.strip_prefix(&paths.folder).unwrap_or(&path).display().to_string();
         // Hidden files in the run's folder are named and never read.
         let hidden = name.starts_with('.');
-        if !hidden && std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+        if !hidden && std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink()) {
             report.broken(format!(
                 "{name} is a link, but a run has no links: its target is outside of this folder and can be replaced"
             ));
         }
         match std::fs::metadata(&path) {
-            Ok(found) if found.is_file() => {
+            Ok(metadata) if metadata.is_file() => {
                 let tensors = path.extension().is_some_and(|end| end == "safetensors");
-                if !tensors && found.len() > MAX_TEXT {
-                    let bytes = dsl::size(found.len());
+                if !tensors && metadata.len() > MAX_TEXT {
+                    let bytes = dsl::size(metadata.len());
                     report
                         .broken(format!("{name} has {bytes}, too large for a text file of a run"));
                 }
             }
-            Ok(found) if found.is_dir() => {
-                if FILES.iter().any(|file| path.file_name().is_some_and(|name| name == *file)) {
+            Ok(metadata) if metadata.is_dir() => {
+                let mut files = FILES.iter().chain(&CHECKPOINT_FILES);
+                if files.any(|file| path.file_name().is_some_and(|name| name == *file)) {
                     report.broken(format!("{name} is a folder, but should be a file"));
                 }
             }
@@ -220,18 +238,18 @@ fn special_files(paths: &Paths, report: &mut Report) {
 
 /// The lock's text; `None` if a run's folder has lost it.
 fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
-    let why = match disk::read_text(&paths.lock(), disk::SMALL) {
+    let error = match disk::read_text(&paths.lock(), disk::SMALL) {
         Ok(text) => return Ok(Some(text)),
         Err(error) => error,
     };
     let begun = [paths.metrics(), paths.attestation(), paths.checkpoints()];
     if begun.iter().any(|path| path.exists()) {
-        report.broken(format!("lock cannot be read: {why}; every run has one"));
+        report.broken(format!("lock cannot be read: {error}; every run has one"));
         return Ok(None);
     }
     let folder = paths.folder.display();
     Err(RunError::input(
-        format!("{folder} is not a run's folder: its lock cannot be read: {why}"),
+        format!("{folder} is not a run's folder: its lock cannot be read: {error}"),
         "name a folder written by `canonc run`, such as runs/NAME, or a lock",
     ))
 }
@@ -254,11 +272,11 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
     if elements > MAX_DRAWN {
-        let why = "too many to recompute here";
+        let reason = "too many to recompute here";
         report.trusted_since(
             Subject::InitialWeights,
-            why,
-            format!("initial weights {}: {elements} of them, {why}", initial.short()),
+            reason,
+            format!("initial weights {}: {elements} of them, {reason}", initial.short()),
         );
         return;
     }
@@ -278,24 +296,11 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
 
 /// Refuses files in the folder that do not belong to a run; hidden files, which nothing reads, are named.
 fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
-    let known = [
-        paths.lock(),
-        paths.metrics(),
-        paths.timings(),
-        paths.events(),
-        paths.plan(),
-        paths.kernels(),
-        paths.checkpoints(),
-        paths.attestation(),
-        paths.signature(),
-        paths.writer(),
-    ];
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);
     let (mut strange, mut hidden) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        if !known.contains(&path) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        if name != "checkpoints" && !FILES.contains(&name.as_str()) {
             if name.starts_with('.') { hidden.push(name) } else { strange.push(name) }
         }
     }
@@ -314,7 +319,7 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
 }
 
 /// Reports the claims that only a full rerun could prove, or that nothing can.
-fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
+fn report_trusted(log: Option<&Log>, report: &mut Report) {
     let (steps, evaluations) =
         log.map_or((0, 0), |log| (log.steps().count(), log.evaluations().count()));
     if steps > 0 {

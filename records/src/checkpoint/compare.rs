@@ -1,8 +1,9 @@
-//! In: a kept checkpoint, and the same tensors from elsewhere: computed again, or kept by another run. Out: the tensors
-//! that differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so
-//! the first difference is always the same one.
+//! The tensors in which a kept checkpoint differs from the same state elsewhere: computed again, or kept by another run.
+//!
+//! Tensors are compared in parameter order, weights first, so the first difference is always the same one.
 
-use super::{PARTS, Part, ReadTensor, SavedCheckpoint, Store};
+use super::state::{PARTS, Part, ReadTensor};
+use super::store::{SavedCheckpoint, Store};
 use crate::run::RunError;
 
 /// The first tensor that differs, and the number that differ in each part.
@@ -56,12 +57,12 @@ impl StateDifference {
 /// Compares a kept checkpoint with the tensors that `other` returns, as little-endian f32 bytes.
 pub fn compare(
     store: &Store,
-    found: &SavedCheckpoint,
+    kept: &SavedCheckpoint,
     other: &mut ReadTensor<'_>,
 ) -> Result<Option<StateDifference>, RunError> {
     let mut difference = None;
     for part in PARTS {
-        compare_part(store, found, part, other, &mut difference)?;
+        compare_part(store, kept, part, other, &mut difference)?;
     }
     Ok(difference)
 }
@@ -93,21 +94,21 @@ pub fn compare_kept(
 
 fn compare_part(
     store: &Store,
-    found: &SavedCheckpoint,
+    kept: &SavedCheckpoint,
     part: Part,
     other: &mut ReadTensor<'_>,
     difference: &mut Option<StateDifference>,
 ) -> Result<(), RunError> {
     let mut theirs = Vec::new();
-    store.load_part(found, part, &mut |part, index, kept| {
+    store.load_part(kept, part, &mut |part, index, bytes| {
         theirs.clear();
         other(part, index, &mut theirs)?;
-        if kept == theirs {
+        if bytes == theirs {
             return Ok(());
         }
         let path = store.slots.get(index).map_or_else(String::new, |slot| slot.path.clone());
         let entry = difference.get_or_insert_with(|| StateDifference {
-            first: tensor(part, path, kept, &theirs),
+            first: tensor(part, path, bytes, &theirs),
             weights: 0,
             first_moment: 0,
             second_moment: 0,

@@ -1,90 +1,19 @@
-//! In: tensors by number, as little-endian f32 bytes. Out: one safetensors file of them, and its digests; and the
-//! reverse. Must stay true: tensors are in parameter order with one metadata entry, so equal tensors of one step give
-//! equal files; writing holds one tensor in memory at a time; a file is digested whole before its header is trusted.
+//! The safetensors file of one set of tensors, written and read.
+//!
+//! Tensors are in parameter order with one metadata entry, so equal tensors of one step give equal files. Writing holds
+//! one tensor in memory at a time; a file is digested whole before its header is trusted.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
 use compiler::digest::Digest;
-use compiler::graph::Param;
-use compiler::plan::ParamUpdate;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
-use super::manifest::Content;
-use super::{Part, ReadTensor, WriteTensor};
+use super::state::{Content, Part, ReadTensor, Slot, TensorDigests, WriteTensor};
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_write, digest_of};
-
-/// A parameter's entry in every file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The parameter's path.
-    pub path: String,
-    /// Its extents, outermost first; empty for a scalar.
-    pub shape: Vec<usize>,
-    /// The number of moments that the optimizer keeps for it.
-    pub moments: usize,
-}
-
-impl Slot {
-    /// The slot of a parameter of the graph, updated in this way.
-    pub fn from_param(param: &Param, update: ParamUpdate) -> Slot {
-        Slot {
-            moments: update.moments(),
-            path: param.path.clone(),
-            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
-        }
-    }
-
-    /// The entry in the file of a part: a moment that the optimizer does not keep has no elements there.
-    pub fn in_part(&self, part: Part) -> Slot {
-        let kept = match part {
-            Part::Weights => true,
-            Part::FirstMoment => self.moments > 0,
-            Part::SecondMoment => self.moments > 1,
-        };
-        let shape = if kept { self.shape.clone() } else { vec![0] };
-        Slot { path: self.path.clone(), shape, moments: self.moments }
-    }
-
-    /// Number of elements.
-    pub fn elements(&self) -> usize {
-        self.shape.iter().product()
-    }
-}
-
-/// The digest of a set of tensors, from the path, shape and bytes of each, in order.
-#[derive(Debug, Default)]
-pub struct TensorDigests {
-    text: String,
-}
-
-impl TensorDigests {
-    /// Adds a tensor with the little-endian f32 bytes of its elements.
-    pub fn add(&mut self, slot: &Slot, bytes: &[u8]) {
-        self.push(slot, tensor_hasher().update(bytes).finalize());
-    }
-
-    /// Adds a tensor, given the digest of its bytes by a [`tensor_hasher`].
-    pub(crate) fn push(&mut self, slot: &Slot, digest: blake3::Hash) {
-        let _ = writeln!(self.text, "{} f32 {:?} {digest}", slot.path, slot.shape);
-    }
-
-    /// The digest of all tensors added.
-    pub fn finish(self) -> Digest {
-        Digest::of("canonc.tensors.v1", &self.text)
-    }
-}
-
-/// A hasher for the bytes of one tensor.
-pub(crate) fn tensor_hasher() -> blake3::Hasher {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(b"canonc.tensor.v1\n");
-    hasher
-}
 
 /// The one metadata entry of a file.
 pub(super) fn header_of(lock: Digest, step: u64) -> String {
@@ -92,7 +21,7 @@ pub(super) fn header_of(lock: Digest, step: u64) -> String {
 }
 
 /// The lock and the step recorded in a checkpoint file; `None` for any other file.
-pub(super) fn saved_by(path: &Path) -> Option<(Digest, u64)> {
+pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
     let mut head = vec![0; 8];
     let mut file = disk::open(path).ok()?;
     file.read_exact(&mut head).ok()?;
@@ -219,13 +148,13 @@ pub(super) fn load(
         digests.add(slot, tensor.data());
         write(part, index, tensor.data()).map_err(|error| error.message)?;
     }
-    let found = digests.finish();
-    if found == content.tensors { Ok(()) } else { Err(other_tensors(found, content.tensors)) }
+    let tensors = digests.finish();
+    if tensors == content.tensors { Ok(()) } else { Err(other_tensors(tensors, content.tensors)) }
 }
 
 /// The error for tensors that differ from the saved ones.
-pub(super) fn other_tensors(found: Digest, saved: Digest) -> String {
-    format!("its tensors have digest {}, but {} was saved", found.short(), saved.short())
+pub(super) fn other_tensors(read: Digest, saved: Digest) -> String {
+    format!("its tensors have digest {}, but {} was saved", read.short(), saved.short())
 }
 
 /// Digests all bytes written through it.

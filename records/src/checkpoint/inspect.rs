@@ -1,6 +1,7 @@
-//! In: one file of a checkpoint, and the tensors it must hold. Out: its length, its digest and its tensors' digest, all
-//! from the bytes on disk. Must stay true: the file is read once and never held whole; a tensor is digested only if its
-//! name, dtype, shape and position are those that canonc writes.
+//! Digests of a file of a checkpoint and of its tensors, from the bytes on disk.
+//!
+//! A file is read once and never held whole; a tensor is digested only if its name, dtype, shape and position are those
+//! that canonc writes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -11,8 +12,8 @@ use std::path::Path;
 use compiler::digest::Digest;
 use safetensors::tensor::{Dtype, Metadata};
 
-use super::files::{Slot, TensorDigests, head_of, tensor_hasher};
-use super::manifest::Content;
+use super::files::head_of;
+use super::state::{Content, Slot, TensorDigests, tensor_hasher};
 use crate::run::digest_of;
 
 /// The contents of a file.
@@ -25,14 +26,14 @@ pub(super) struct Inspected {
 
 /// The digest of the whole file.
 pub(super) fn digest(path: &Path) -> io::Result<Digest> {
-    let mut file = Reader::open(path)?;
+    let mut file = DigestedFile::open(path)?;
     file.pass(u64::MAX, |_| ())?;
     Ok(digest_of(file.hasher.finalize()))
 }
 
 /// Reads the whole file.
 pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
-    let mut file = Reader::open(path)?;
+    let mut file = DigestedFile::open(path)?;
     // A longer file is not read, since it cannot hold these tensors.
     let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
     let length = file.inner.metadata()?.len();
@@ -44,7 +45,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
     }
     let tensors = read_tensors(&mut file, header, slots)?;
     let rest = file.pass(u64::MAX, |_| ())?;
-    let Reader { inner: _, hasher, bytes } = file;
+    let DigestedFile { inner: _, hasher, bytes } = file;
     Ok(Inspected {
         bytes,
         file: digest_of(hasher.finalize()),
@@ -57,7 +58,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
 }
 
 fn read_tensors(
-    file: &mut Reader,
+    file: &mut DigestedFile,
     header: &str,
     slots: &[Slot],
 ) -> io::Result<Result<Digest, String>> {
@@ -65,10 +66,10 @@ fn read_tensors(
         Ok(expected) => expected,
         Err(why) => return Ok(Err(why)),
     };
-    let mut found = Vec::with_capacity(expected.len());
-    file.pass(expected.len() as u64, |bytes| found.extend_from_slice(bytes))?;
-    if found != expected {
-        return Ok(Err(other_head(file, &mut found, header, slots)?));
+    let mut head = Vec::with_capacity(expected.len());
+    file.pass(expected.len() as u64, |bytes| head.extend_from_slice(bytes))?;
+    if head != expected {
+        return Ok(Err(other_head(file, &mut head, header, slots)?));
     }
     let mut digests = TensorDigests::default();
     for slot in slots {
@@ -101,27 +102,27 @@ pub(super) fn divided(
     owners: &dyn Fn(usize) -> Vec<Range<u64>>,
     processes: usize,
 ) -> io::Result<Result<Divided, String>> {
-    let mut file = Reader::open(path)?;
-    let mut found = Vec::with_capacity(head.len());
-    file.pass(head.len() as u64, |bytes| found.extend_from_slice(bytes))?;
-    if found != head {
+    let mut file = DigestedFile::open(path)?;
+    let mut written = Vec::with_capacity(head.len());
+    file.pass(head.len() as u64, |bytes| written.extend_from_slice(bytes))?;
+    if written != head {
         return Ok(Err("its header is not the one that was laid out".to_owned()));
     }
     let mut by_process = vec![blake3::Hasher::new(); processes];
     let mut digests = TensorDigests::default();
     for (index, slot) in slots.iter().enumerate() {
         let mut hasher = tensor_hasher();
-        let mut whole = 0;
+        let mut passed = 0;
         // A moment that is not kept has no elements, whoever owns the parameter's.
         let owners = if slot.elements() == 0 { Vec::new() } else { owners(index) };
         for (range, process) in owners.into_iter().zip(&mut by_process) {
             let wanted = 4 * (range.end - range.start);
-            whole += file.pass(wanted, |bytes| {
+            passed += file.pass(wanted, |bytes| {
                 hasher.update(bytes);
                 process.update(bytes);
             })?;
         }
-        if whole != 4 * slot.elements() as u64 {
+        if passed != 4 * slot.elements() as u64 {
             return Ok(Err(format!("it ends inside the tensor {}", slot.path)));
         }
         digests.push(slot, hasher.finalize());
@@ -130,7 +131,7 @@ pub(super) fn divided(
         0 => {}
         rest => return Ok(Err(format!("it has {rest} more bytes after its last tensor"))),
     }
-    let Reader { inner: _, hasher, bytes } = file;
+    let DigestedFile { inner: _, hasher, bytes } = file;
     let content = Content { bytes, file: digest_of(hasher.finalize()), tensors: digests.finish() };
     let by_process = by_process.iter().map(blake3::Hasher::finalize).collect();
     Ok(Ok(Divided { content, by_process }))
@@ -139,23 +140,23 @@ pub(super) fn divided(
 /// Larger than the header of any arch.
 const MOST_HEADER: u64 = 1 << 28;
 
-/// The reason that `found` is the wrong beginning of a file.
+/// The reason that `head` is the wrong beginning of a file.
 fn other_head(
-    file: &mut Reader,
-    found: &mut Vec<u8>,
+    file: &mut DigestedFile,
+    head: &mut Vec<u8>,
     header: &str,
     slots: &[Slot],
 ) -> io::Result<String> {
     let not_one = || Ok("it is not a safetensors file".to_owned());
-    let Some(length) = found.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
+    let Some(length) = head.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
         return not_one();
     };
     if length > MOST_HEADER {
         return not_one();
     }
-    let missing = (length + 8).saturating_sub(found.len() as u64);
-    file.pass(missing, |bytes| found.extend_from_slice(bytes))?;
-    let json = usize::try_from(length + 8).ok().and_then(|end| found.get(8..end));
+    let missing = (length + 8).saturating_sub(head.len() as u64);
+    file.pass(missing, |bytes| head.extend_from_slice(bytes))?;
+    let json = usize::try_from(length + 8).ok().and_then(|end| head.get(8..end));
     let Some(metadata) = json.and_then(|json| serde_json::from_slice::<Metadata>(json).ok()) else {
         return not_one();
     };
@@ -193,15 +194,15 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
 }
 
 /// Reads a file and digests its bytes on the way.
-struct Reader {
+struct DigestedFile {
     inner: File,
     hasher: blake3::Hasher,
     bytes: u64,
 }
 
-impl Reader {
-    fn open(path: &Path) -> io::Result<Reader> {
-        Ok(Reader { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
+impl DigestedFile {
+    fn open(path: &Path) -> io::Result<DigestedFile> {
+        Ok(DigestedFile { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
     /// Passes up to `count` bytes to `take`, and returns how many there were.

@@ -1,17 +1,13 @@
-//! In: `checkpoint.toml`, the files it names, and the parameters of the arch. Out: the checkpoint's manifest, if no
-//! byte has changed. Must stay true: the text is exactly the one that canonc writes, so nothing can be added to it;
-//! digests of files and tensors are computed from the bytes on disk; an extra or missing file is damage.
+//! `checkpoint.toml`, which lists the files of a checkpoint with their digests.
+//!
+//! Its text is exactly the one that canonc writes, so nothing can be added to it.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use compiler::digest::Digest;
 use serde::Deserialize;
 
-use super::files::{Slot, header_of, other_tensors};
-use super::inspect::{Inspected, inspect};
-use super::{PARTS, Part};
+use super::state::{Content, PARTS, Part};
 use crate::run::{refuse_other_text, seal, unseal};
 
 /// File name of the manifest.
@@ -33,17 +29,6 @@ pub struct Manifest {
     pub first_moment: Content,
     /// The file of second moments.
     pub second_moment: Content,
-}
-
-/// The content of one of the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
-    /// Size of the file.
-    pub bytes: u64,
-    /// BLAKE3 of the file.
-    pub file: Digest,
-    /// Digest of the tensors' paths, shapes and digests; it does not depend on the file.
-    pub tensors: Digest,
 }
 
 impl Manifest {
@@ -124,58 +109,9 @@ struct WireContent {
     tensors: String,
 }
 
-/// The manifest of the checkpoint at `place`. Does not read its other files.
-pub(super) fn read(place: &Path) -> Result<Manifest, String> {
-    let text = disk::read_text(&place.join(FILE), disk::SMALL)
+/// The manifest of the checkpoint in `folder`. Does not read its other files.
+pub fn read(folder: &Path) -> Result<Manifest, String> {
+    let text = disk::read_text(&folder.join(FILE), disk::SMALL)
         .map_err(|error| format!("{FILE}: {error}"))?;
     Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))
-}
-
-/// Checks every byte of the checkpoint at `place`, which must hold these tensors; an error says what is wrong.
-pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let manifest = read(place)?;
-    let mut expected: BTreeMap<String, Part> =
-        PARTS.into_iter().map(|part| (part.file(), part)).collect();
-    for entry in fs::read_dir(place).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if expected.remove(&name).is_none() && name != FILE {
-            return Err(format!("it contains `{name}`, which is not part of a checkpoint"));
-        }
-    }
-    if let Some(missing) = expected.keys().next() {
-        return Err(format!("{missing} is missing"));
-    }
-    let header = header_of(manifest.lock, manifest.step);
-    for part in PARTS {
-        let slots: Vec<Slot> = slots.iter().map(|slot| slot.in_part(part)).collect();
-        verify_part(place, part, manifest.content(part), &header, &slots)
-            .map_err(|why| format!("{} {why}", part.file()))?;
-    }
-    Ok(manifest)
-}
-
-/// Checks one file's bytes and tensors against the digests in the manifest.
-fn verify_part(
-    place: &Path,
-    part: Part,
-    saved: Content,
-    header: &str,
-    slots: &[Slot],
-) -> Result<(), String> {
-    let Inspected { bytes, file, tensors } = inspect(&place.join(part.file()), header, slots)
-        .map_err(|error| format!("cannot be read: {error}"))?;
-    if bytes != saved.bytes {
-        return Err(format!("has {bytes} bytes, but had {}", saved.bytes));
-    }
-    if file != saved.file {
-        return Err(format!("has digest {}, but had {}", file.short(), saved.file.short()));
-    }
-    match tensors {
-        Ok(tensors) if tensors == saved.tensors => Ok(()),
-        Ok(tensors) => {
-            Err(format!("is not as it was saved: {}", other_tensors(tensors, saved.tensors)))
-        }
-        Err(why) => Err(format!("does not contain the tensors of a state: {why}")),
-    }
 }

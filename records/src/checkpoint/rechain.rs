@@ -1,12 +1,12 @@
-//! In: a checkpoint whose state was evaluated after it was saved. Out: the same checkpoint, with the chain of the log after
-//! that evaluation. Must stay true: no tensor is written; a process that ends at any time leaves the old manifest or the
-//! new one, and both belong to the state.
+//! Gives a checkpoint whose state was evaluated after it was saved the chain of the log after that evaluation.
 
 use std::fs;
 
 use compiler::digest::Digest;
 
-use super::{Manifest, Store, manifest, name_of};
+use super::manifest::{self, Manifest};
+use super::names::name_of;
+use super::store::Store;
 use crate::run::{RunError, cannot_write, replace, sync_folder, unfinished};
 
 impl Store {

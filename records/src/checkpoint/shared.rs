@@ -1,16 +1,16 @@
 //! A checkpoint that several processes write together, into one folder that all of them see.
 //!
-//! In: the files of a checkpoint, which one process lays out, and the elements of every tensor that each process writes.
-//! Out: the files that one process would write, byte for byte, and their digests. Must stay true: digests are computed
-//! from what was read back from the disk, and what was read back is what each process wrote; until the process that laid
-//! the files out commits them, they have no name that a reader would use.
+//! Its files are those that one process would write, byte for byte. Digests are computed from what was read back from the
+//! disk. Until the process that laid the files out commits them, they have no name that a reader would use.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 
+use super::files;
 use super::inspect::{Divided, divided};
-use super::{Content, PARTS, Part, ReadTensor, Store, files, make_empty};
+use super::state::{Content, PARTS, Part, ReadTensor, Slot};
+use super::store::{Store, make_empty};
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_write};
 
@@ -26,7 +26,7 @@ impl Store {
             let path = folder.join(part.file());
             let slots = self.slots_of(part);
             let head = self.head(step, &slots)?;
-            let elements: usize = slots.iter().map(files::Slot::elements).sum();
+            let elements: usize = slots.iter().map(Slot::elements).sum();
             let written = File::create(&path).and_then(|mut file| {
                 file.write_all(&head)?;
                 file.set_len(head.len() as u64 + 4 * elements as u64)?;
@@ -47,7 +47,7 @@ impl Store {
         &self,
         step: u64,
         part: Part,
-        own: &Ranges,
+        elements: &Ranges,
         read: &mut ReadTensor<'_>,
         faults: &Faults,
     ) -> Result<Option<blake3::Hash>, RunError> {
@@ -63,7 +63,7 @@ impl Store {
         let mut start = self.head(step, &slots)?.len() as u64;
         let mut hasher = blake3::Hasher::new();
         let mut bytes = Vec::new();
-        for (index, (slot, range)) in slots.iter().zip(own).enumerate() {
+        for (index, (slot, range)) in slots.iter().zip(elements).enumerate() {
             bytes.clear();
             read(part, index, &mut bytes)?;
             let range = if slot.elements() == 0 { &(0..0) } else { range };
@@ -112,10 +112,10 @@ impl Store {
         };
         let slots = self.slots_of(part);
         let head = self.head(step, &slots)?;
-        let found = divided(&path, &head, &slots, owners, written.len());
-        let found = found.map_err(|error| wrong(&error.to_string()))?.map_err(|why| wrong(&why))?;
-        let Divided { content, by_process } = found;
-        match (0..).zip(&by_process).zip(written).find(|((_, found), wrote)| *found != *wrote) {
+        let Divided { content, by_process } = divided(&path, &head, &slots, owners, written.len())
+            .map_err(|error| wrong(&error.to_string()))?
+            .map_err(|why| wrong(&why))?;
+        match (0..).zip(&by_process).zip(written).find(|((_, read), wrote)| *read != *wrote) {
             None => Ok(content),
             Some(((process, _), _)) => {
                 Err(wrong(&format!("it does not hold what rank {process} wrote")))
@@ -129,7 +129,7 @@ impl Store {
         let _ = fs::remove_dir_all(self.temporary(step));
     }
 
-    fn head(&self, step: u64, slots: &[files::Slot]) -> Result<Vec<u8>, RunError> {
+    fn head(&self, step: u64, slots: &[Slot]) -> Result<Vec<u8>, RunError> {
         files::head_of(&files::header_of(self.lock, step), slots).map_err(|why| {
             RunError::machine(
                 format!("a checkpoint cannot be written: {why}"),

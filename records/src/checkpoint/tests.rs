@@ -1,6 +1,13 @@
 //! Checkpoints of two small tensors, damaged in every way that a disk or a person can damage them.
 
+use std::fs;
+use std::path::PathBuf;
+
+use compiler::digest::Digest;
+
 use super::*;
+use crate::fault::Faults;
+use crate::run::RunError;
 
 fn lock() -> Digest {
     Digest::of("test", "lock")

@@ -1,6 +1,6 @@
-//! In: a run's plan, kernels and attestation, and the findings on its log and last checkpoint. Out: which of the
-//! attested claims hold. Must stay true: a claim is compared with its subject; if only another file of the run says the
-//! same, it is reported as trusted; a missing file that every run writes is a broken claim.
+//! Checks the plan and the kernels of a run, and every claim of its attestation.
+//!
+//! A claim is compared with what it is about; if only another file of the run says the same, it is reported as trusted.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::platform::{BlasMode, PlatformSpec, required_env};
 use crate::run::{Difference, Kernels, Paths, first_difference, parse_kernels, wrong_kernels};
 
 /// The subjects of the claims, as far as they exist.
-pub(super) struct Found<'a> {
+pub(super) struct Evidence<'a> {
     pub(super) log: Option<&'a Log>,
     /// The last step's checkpoint, if it is valid.
     pub(super) saved: Option<Manifest>,
@@ -29,23 +29,23 @@ pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
     attestation: Option<Result<Attestation, String>>,
-    found: Found<'_>,
+    evidence: Evidence<'_>,
     report: &mut Report,
 ) {
     let known = attestation.as_ref().and_then(|read| read.as_ref().ok());
     // A plan is written before the first line of the log.
-    let begun = found.finished || found.log.is_some_and(|log| !log.records.is_empty());
-    let plan = check_plan(&paths.plan(), experiment, known, begun, report);
+    let started = evidence.finished || evidence.log.is_some_and(|log| !log.records.is_empty());
+    let plan = check_plan(&paths.plan(), experiment, known, started, report);
     // Kernels are written before each checkpoint; before the first step none has run.
     let steps = checkpoint::names(&paths.checkpoints()).unwrap_or_default();
     let trained = steps.iter().any(|name| checkpoint::step_of(name) > Some(0));
     let kernels =
-        check_kernels(&paths.kernels(), experiment, known, trained || found.finished, report);
+        check_kernels(&paths.kernels(), experiment, known, trained || evidence.finished, report);
     match attestation {
         None => {}
         Some(Err(why)) => report.broken(format!("attestation.toml: {why}")),
         Some(Ok(attestation)) => {
-            check_claims(&attestation, experiment, &found, plan, kernels, report)
+            check_claims(&attestation, experiment, &evidence, plan, kernels, report)
         }
     }
 }
@@ -61,13 +61,13 @@ fn check_plan(
     path: &Path,
     experiment: &Experiment,
     attestation: Option<&Attestation>,
-    begun: bool,
+    started: bool,
     report: &mut Report,
 ) -> Option<Digest> {
-    let found = match read(path) {
-        Ok(Some(found)) => found,
+    let stored = match read(path) {
+        Ok(Some(stored)) => stored,
         Ok(None) => {
-            if begun {
+            if started {
                 report.broken("plan.txt is missing; every run that has started has one");
             }
             return None;
@@ -77,28 +77,28 @@ fn check_plan(
             return None;
         }
     };
-    let made = match plan_text(experiment) {
-        Ok(made) => made,
+    let compiled = match plan_text(experiment) {
+        Ok(compiled) => compiled,
         Err(error) => {
             report.broken(format!("plan.txt: {}", error.message));
             return None;
         }
     };
-    let here = env!("CARGO_PKG_VERSION");
-    match (first_difference(&found, &made), other_canonc(attestation)) {
+    let this_canonc = env!("CARGO_PKG_VERSION");
+    match (first_difference(&stored, &compiled), other_canonc(attestation)) {
         (None, _) => report
             .recomputed(Subject::Plan, "plan: compiled again from the lock, identical"),
         // Another canonc may plan the same computation with other steps.
         (Some(_), Some(by)) => report.trusted(
             Subject::Plan,
-            format!("plan.txt: the attestation says that canonc {by} made it, but this canonc {here} makes another \
+            format!("plan.txt: the attestation says that canonc {by} made it, but this canonc {this_canonc} makes another \
              plan"),
         ),
         (Some(Difference { line, found, expected }), None) => report.broken(format!(
             "plan.txt: line {line} is {found}, but the lock compiles to {expected}"
         )),
     }
-    Some(Digest::of(PLAN_TAG, &found))
+    Some(Digest::of(PLAN_TAG, &stored))
 }
 
 /// Reads `kernels.txt` and checks it: its names must be those of the plan.
@@ -122,8 +122,8 @@ fn check_kernels(
             return None;
         }
     };
-    let (kernels, why) = parse_kernels(&text);
-    report.broken.extend(why);
+    let (kernels, faults) = parse_kernels(&text);
+    report.broken.extend(faults);
     if other_canonc(attestation).is_none() {
         match kernel_names(experiment) {
             Ok(names) => report.broken.extend(wrong_kernels(&kernels, &names, trained)),
@@ -136,87 +136,34 @@ fn check_kernels(
 fn check_claims(
     attestation: &Attestation,
     experiment: &Experiment,
-    found: &Found<'_>,
+    evidence: &Evidence<'_>,
     plan: Option<Digest>,
     kernels: Option<Kernels>,
     report: &mut Report,
 ) {
-    let mut wrong = Vec::new();
-    let mut agrees = vec!["seal".to_owned(), "lock".to_owned()];
-    let mut same = |what: &str, claimed: Digest, found: Digest| {
-        if claimed != found {
-            wrong.push(format!(
-                "it claims {what} {}, but it is {}",
-                claimed.short(),
-                found.short()
-            ));
-        }
-    };
+    let mut claims =
+        Claims { agree: vec!["seal".to_owned(), "lock".to_owned()], wrong: Vec::new() };
     let digests = experiment.digests;
-    same("lock", attestation.lock, digests.train);
-    same("evaluation section", attestation.eval, digests.eval);
-    same("platform section", attestation.platform, digests.platform);
-    if attestation.name != experiment.name {
-        report.trusted(
-            Subject::Attestation,
-            format!(
-                "the attestation's name, {}: the lock is called {}",
-                attestation.name, experiment.name
-            ),
-        );
-    }
+    claims.digest("lock", attestation.lock, digests.train);
+    claims.digest("evaluation section", attestation.eval, digests.eval);
+    claims.digest("platform section", attestation.platform, digests.platform);
     if let Some(plan) = plan {
-        same("plan", attestation.plan, plan);
-        agrees.push("plan".to_owned());
+        claims.digest("plan", attestation.plan, plan);
+        claims.agree.push("plan".to_owned());
     }
-    let log_head = found.log.and_then(|log| log.heads.last().copied());
-    if let Some(saved) = &found.saved {
-        same("weights", attestation.weights, saved.weights.tensors);
-        same("first moments", attestation.first_moment, saved.first_moment.tensors);
-        same("second moments", attestation.second_moment, saved.second_moment.tensors);
-        agrees.push(format!("weights {} and both moments", attestation.weights.short()));
-    }
-    if let Some(head) = log_head {
-        same("a metrics chain of", attestation.metrics, head);
-    }
-    // An existing but invalid one is a separate finding.
-    if !found.last_is_there {
-        wrong.push(format!(
-            "it claims weights {}, but the last step, {}, has no checkpoint",
-            attestation.weights.short(),
-            attestation.steps
-        ));
-    }
-    if let Some(log) = found.log {
-        if log_head.is_none() {
-            wrong.push("the metrics log of its chain is empty or missing".to_owned());
-        }
-        let (lines, counted) = (
-            log.heads.len() as u64,
-            log.steps().fold(0u64, |sum, step| sum.saturating_add(step.counted)),
-        );
-        let steps = log.steps().count() as u64;
-        for (what, claimed, found) in [
-            ("lines", attestation.lines, lines),
-            ("counted targets", attestation.counted, counted),
-            ("steps", attestation.steps, steps),
-            ("steps", attestation.steps, attestation.diverged.unwrap_or(experiment.budget.steps)),
-        ] {
-            if claimed != found {
-                wrong.push(format!("it claims {claimed} {what}, but there are {found}"));
-            }
-        }
-        agrees.push("log".to_owned());
+    claims.state(attestation, evidence);
+    if let Some(log) = evidence.log {
+        claims.log(attestation, log, experiment.budget.steps);
     }
     if let Some(kernels) = kernels {
         if kernels != attestation.kernels {
-            wrong.push("its kernels differ from kernels.txt".to_owned());
+            claims.wrong.push("its kernels differ from kernels.txt".to_owned());
         }
-        agrees.push("kernels".to_owned());
+        claims.agree.push("kernels".to_owned());
     }
-    wrong.extend(wrong_machine(attestation, experiment));
+    claims.wrong.extend(wrong_machine(attestation, experiment));
     if other_canonc(Some(attestation)).is_none() {
-        wrong.extend(wrong_paths(attestation, experiment));
+        claims.wrong.extend(wrong_paths(attestation, experiment));
     }
     report.trusted(
         Subject::Kernels,
@@ -237,15 +184,79 @@ fn check_claims(
             ),
         );
     }
-    if wrong.is_empty() {
-        let (last, rest) =
-            agrees.split_last().map_or(("", [].as_slice()), |(l, r)| (l.as_str(), r));
-        report.checked(
-            Subject::Attestation,
-            format!("attestation: {} and {last} agree", rest.join(", ")),
-        );
+    claims.report(report);
+}
+
+/// The claims of an attestation, as far as they were compared.
+struct Claims {
+    /// What agrees, if nothing is wrong.
+    agree: Vec<String>,
+    wrong: Vec<String>,
+}
+
+impl Claims {
+    fn digest(&mut self, what: &str, claimed: Digest, actual: Digest) {
+        if claimed != actual {
+            self.wrong.push(format!(
+                "it claims {what} {}, but it is {}",
+                claimed.short(),
+                actual.short()
+            ));
+        }
     }
-    report.broken.extend(wrong.into_iter().map(|what| format!("attestation.toml: {what}")));
+
+    /// Compares the attested state with the last checkpoint, and the chain that both are tied to.
+    fn state(&mut self, attestation: &Attestation, evidence: &Evidence<'_>) {
+        if let Some(saved) = &evidence.saved {
+            self.digest("weights", attestation.weights, saved.weights.tensors);
+            self.digest("first moments", attestation.first_moment, saved.first_moment.tensors);
+            self.digest("second moments", attestation.second_moment, saved.second_moment.tensors);
+            self.agree.push(format!("weights {} and both moments", attestation.weights.short()));
+        }
+        if let Some(head) = evidence.log.and_then(|log| log.heads.last()) {
+            self.digest("a metrics chain of", attestation.metrics, *head);
+        }
+        // An existing but invalid one is a separate finding.
+        if !evidence.last_is_there {
+            self.wrong.push(format!(
+                "it claims weights {}, but the last step, {}, has no checkpoint",
+                attestation.weights.short(),
+                attestation.steps
+            ));
+        }
+    }
+
+    /// Compares the attested totals with the log and the steps of the lock.
+    fn log(&mut self, attestation: &Attestation, log: &Log, steps: u64) {
+        if log.heads.is_empty() {
+            self.wrong.push("the metrics log of its chain is empty or missing".to_owned());
+        }
+        let counted = log.steps().fold(0u64, |sum, step| sum.saturating_add(step.counted));
+        for (what, claimed, actual) in [
+            ("lines", attestation.lines, log.heads.len() as u64),
+            ("counted targets", attestation.counted, counted),
+            ("steps", attestation.steps, log.steps().count() as u64),
+            ("steps", attestation.steps, attestation.diverged.unwrap_or(steps)),
+        ] {
+            if claimed != actual {
+                self.wrong.push(format!("it claims {claimed} {what}, but there are {actual}"));
+            }
+        }
+        self.agree.push("log".to_owned());
+    }
+
+    fn report(self, report: &mut Report) {
+        let Claims { agree, wrong } = self;
+        if wrong.is_empty()
+            && let [rest @ .., last] = agree.as_slice()
+        {
+            report.checked(
+                Subject::Attestation,
+                format!("attestation: {} and {last} agree", rest.join(", ")),
+            );
+        }
+        report.broken.extend(wrong.into_iter().map(|claim| format!("attestation.toml: {claim}")));
+    }
 }
 
 /// Instructions that fused kernels of the CPU are compiled for.

@@ -1,7 +1,7 @@
-//! In: a run's checkpoints, its lock and its log. Out: whether each checkpoint matches its name and digests, and the
-//! state after the last step. Must stay true: digests are of the bytes on disk; a checkpoint is tied to one step by its
-//! folder's name, its own text, each of its files and the log; a finished run has the last step's checkpoint and
-//! `latest` names it.
+//! Checks each checkpoint of a run against its name, its digests, the lock and the log.
+//!
+//! Digests are of the bytes on disk. A checkpoint is tied to one step by its folder's name, its own text, each of its files
+//! and the log.
 
 use std::io;
 use std::path::Path;

@@ -1,6 +1,7 @@
-//! In: a run's events, its log and its last checkpoint. Out: whether the events are in canonc's form, and whether a run
-//! without an attestation can be unfinished. Must stay true: times and machines in the events prove nothing, since they
-//! are not sealed; a run with a process at work is never reported as having lost its attestation.
+//! Checks a run's events, and whether a run without an attestation can be unfinished.
+//!
+//! Times and machines in the events prove nothing, since they are not sealed. A run with a process at work is never reported
+//! as having lost its attestation.
 
 use std::fs::TryLockError;
 use std::path::Path;
@@ -13,9 +14,9 @@ use crate::attest::{Attestation, Circumstances};
 use crate::finished;
 use crate::run::Paths;
 
-/// A run as its events tell it.
+/// What a run's events add up to.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EventTotals {
     /// It finished or diverged; both events are written after the attestation.
     ended: bool,
     /// Processes that began to train.
@@ -24,9 +25,9 @@ pub(super) struct Told {
     proved: u64,
 }
 
-/// What the events are compared with.
+/// How far a run is by its other files, which the events are compared with.
 #[derive(Clone, Copy)]
-pub(super) struct Ran<'a> {
+pub(super) struct RecordedEnd<'a> {
     /// Whether a process has trained.
     pub(super) begun: bool,
     pub(super) finished: bool,
@@ -34,7 +35,7 @@ pub(super) struct Ran<'a> {
     /// Steps of the lock.
     pub(super) steps: u64,
     /// The attestation, if it can be read.
-    pub(super) told: Option<&'a Attestation>,
+    pub(super) attestation: Option<&'a Attestation>,
 }
 
 /// The kind of a member.
@@ -68,12 +69,12 @@ const LAST: [&str; 4] = ["interrupted", "failed", "diverged", "finished"];
 const NAME: &str = "events.jsonl";
 
 /// An event of canonc.
-struct Known {
+struct KnownEvent {
     kind: &'static str,
     members: Map<String, Value>,
 }
 
-impl Known {
+impl KnownEvent {
     fn number(&self, key: &str) -> Option<u64> {
         self.members.get(key)?.as_u64()
     }
@@ -81,12 +82,16 @@ impl Known {
 
 /// Checks each line of the events against canonc's forms. The process that wrote a line may have ended in the middle of
 /// it; then the next line is another process's first one.
-pub(super) fn check_events(paths: &Paths, run: Ran<'_>, report: &mut Report) -> Told {
+pub(super) fn check_events(
+    paths: &Paths,
+    run: RecordedEnd<'_>,
+    report: &mut Report,
+) -> EventTotals {
     let text = match read(&paths.events()) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
             report.broken(format!("{NAME} cannot be read: {error}"));
-            return Told::default();
+            return EventTotals::default();
         }
     };
     let lines: Vec<&str> = text.lines().collect();
@@ -95,25 +100,33 @@ pub(super) fn check_events(paths: &Paths, run: Ran<'_>, report: &mut Report) -> 
             report
                 .broken(format!("{NAME} is missing or empty; every run that has started has one"));
         }
-        return Told::default();
+        return EventTotals::default();
     }
-    let known: Vec<Option<Known>> = lines.iter().map(|line| known(line)).collect();
+    let known: Vec<Option<KnownEvent>> = lines.iter().map(|line| known(line)).collect();
     if !run.other_canonc {
         check_lines(&lines, &known, run, report);
         if run.finished {
             check_end(&text, known.last().and_then(Option::as_ref), run, report);
         }
     }
-    let of = |kind: &'static str| known.iter().flatten().filter(move |event| event.kind == kind);
-    Told {
-        ended: of("finished").chain(of("diverged")).next().is_some(),
-        processes: of("started").count(),
-        proved: of("proved").filter_map(|event| event.number("lines")).fold(0, u64::saturating_add),
+    let of_kind =
+        |kind: &'static str| known.iter().flatten().filter(move |event| event.kind == kind);
+    EventTotals {
+        ended: of_kind("finished").chain(of_kind("diverged")).next().is_some(),
+        processes: of_kind("started").count(),
+        proved: of_kind("proved")
+            .filter_map(|event| event.number("lines"))
+            .fold(0, u64::saturating_add),
     }
 }
 
-fn check_lines(lines: &[&str], known: &[Option<Known>], run: Ran<'_>, report: &mut Report) {
-    let begins = |event: &Known| FIRST.contains(&event.kind);
+fn check_lines(
+    lines: &[&str],
+    known: &[Option<KnownEvent>],
+    run: RecordedEnd<'_>,
+    report: &mut Report,
+) {
+    let begins = |event: &KnownEvent| FIRST.contains(&event.kind);
     for (at, (line, event)) in (1..).zip(lines.iter().zip(known)) {
         let next = known.get(at).map(Option::as_ref);
         match event {
@@ -153,11 +166,11 @@ fn check_lines(lines: &[&str], known: &[Option<Known>], run: Ran<'_>, report: &m
 }
 
 /// Checks that the last event of a finished run is its end.
-fn check_end(text: &str, last: Option<&Known>, run: Ran<'_>, report: &mut Report) {
-    let Some(told) = run.told else { return };
-    let (kind, step) = match told.diverged {
+fn check_end(text: &str, last: Option<&KnownEvent>, run: RecordedEnd<'_>, report: &mut Report) {
+    let Some(attestation) = run.attestation else { return };
+    let (kind, step) = match attestation.diverged {
         Some(step) => ("diverged", step),
-        None => ("finished", told.steps),
+        None => ("finished", attestation.steps),
     };
     let ends = last.is_some_and(|last| last.kind == kind && last.number("step") == Some(step));
     if !ends || !text.ends_with('\n') {
@@ -171,15 +184,15 @@ fn check_end(text: &str, last: Option<&Known>, run: Ran<'_>, report: &mut Report
 
 /// Checks what the lines below the attestation's seal count against the events and the timings.
 pub(super) fn check_times(
-    told: &Told,
+    events: &EventTotals,
     circumstances: Option<Circumstances>,
     seconds: Result<f64, String>,
     report: &mut Report,
 ) {
     let timed = match seconds {
         Ok(timed) => timed,
-        Err(why) => {
-            report.broken(why);
+        Err(fault) => {
+            report.broken(fault);
             return;
         }
     };
@@ -192,7 +205,7 @@ pub(super) fn check_times(
         ));
     }
     for (what, attested, counted) in
-        [("processes", processes, told.processes as u64), ("proved", proved, told.proved)]
+        [("processes", processes, events.processes as u64), ("proved", proved, events.proved)]
     {
         if attested != counted {
             report.broken(format!(
@@ -234,13 +247,13 @@ pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut Report) {
 }
 
 /// The event in a line, if it is one.
-fn known(line: &str) -> Option<Known> {
+fn known(line: &str) -> Option<KnownEvent> {
     let value: Value = serde_json::from_str(line).ok()?;
     let members = value.as_object()?;
     let named = members.get("event")?.as_str()?;
-    let (kind, own) = EVENTS.iter().find(|(kind, _)| *kind == named)?;
-    let mut wanted = ALWAYS.iter().chain(*own);
-    let is_whole = members.len() == ALWAYS.len() + own.len() + 1
+    let (kind, extra) = EVENTS.iter().find(|(kind, _)| *kind == named)?;
+    let mut wanted = ALWAYS.iter().chain(*extra);
+    let is_complete = members.len() == ALWAYS.len() + extra.len() + 1
         && members.get(TIME)?.as_f64().is_some_and(|time| time > 0.0)
         && wanted.all(|(key, member)| {
             members.get(*key).is_some_and(|value| match member {
@@ -248,7 +261,7 @@ fn known(line: &str) -> Option<Known> {
                 Text => value.is_string(),
             })
         });
-    is_whole.then(|| Known { kind, members: members.clone() })
+    is_complete.then(|| KnownEvent { kind, members: members.clone() })
 }
 
 /// Whether a line can be the beginning of an event.
@@ -264,7 +277,7 @@ pub(super) fn check_unattested(
     last: u64,
     log: Option<&Log>,
     last_is_saved: bool,
-    told: Told,
+    events: EventTotals,
     report: &mut Report,
 ) {
     let steps = log.and_then(|log| log.steps().last()).map_or(0, |step| step.step);
@@ -275,7 +288,7 @@ pub(super) fn check_unattested(
         None if steps == last && last_is_saved && log.is_some_and(Log::ends_evaluated) => {
             Some(format!("its log and its checkpoint are those of the last step, {last}"))
         }
-        None if told.ended => Some("events.jsonl says that it ended".to_owned()),
+        None if events.ended => Some("events.jsonl says that it ended".to_owned()),
         None => None,
     };
     match end {

@@ -1,6 +1,5 @@
-//! In: a run's metrics log and its lock. Out: whether this lock leads to the log, as far as can be checked without
-//! training. Must stay true: order, totals, learning rates, batches and the data of evaluations are computed from the
-//! lock; losses and scores are not judged here.
+//! Checks a run's metrics log against its lock, as far as that needs no training: order, totals, learning rates, batches and
+//! the data of evaluations.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! In: a run that has done its last step or diverged, and its new attestation. Out: nothing, or why the files on disk
-//! contradict the attestation. Must stay true: everything is read back from disk and computed again, and nothing is
-//! taken from the memory of the process that wrote it.
+//! Checks the files of a run that has done its last step or diverged, before it is attested.
+//!
+//! Everything is read back from disk and computed again; nothing is taken from the memory of the process that wrote it.
 
 use super::timings::{TimedRun, timed_seconds};
 use crate::attest::Attestation;

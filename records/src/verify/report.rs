@@ -1,6 +1,6 @@
-//! In: the results of the checks of a run. Out: the claims that were recomputed, checked against digests, taken on
-//! trust or broken, and one line that says which. Must stay true: a claim is in the weakest class that applies to it; a
-//! finished check puts every part of a run in one of the classes.
+//! The results of the checks of a run: claims that were recomputed, checked against digests, taken on trust or broken.
+//!
+//! A claim is in the weakest class that applies to it; a finished check puts every part of a run in one of the classes.
 
 use serde::Serialize;
 

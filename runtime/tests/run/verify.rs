@@ -219,6 +219,21 @@ fn each_broken_claim_is_named() {
 }
 
 #[test]
+fn another_name_of_the_lock_is_reported_once() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    let rename = |attestation: &mut Attestation| attestation.name = "renamed".to_owned();
+    Forger::at(&folder.path(), &experiment).reattest(rename);
+    let report = report(&folder);
+    assert_eq!(report.broken, Vec::<String>::new());
+    let claims: Vec<_> =
+        report.trusted.iter().filter(|claim| claim.text.contains("renamed")).collect();
+    let [claim] = claims.as_slice() else { panic!("{claims:?}") };
+    assert_eq!(claim.subject, Subject::Settings);
+    assert!(!report.trusts(Subject::Attestation), "{report:?}");
+}
+
+#[test]
 fn missing_weights_are_a_finding() {
     let folder = Folder::finished(&depo(&[]));
     for step in [6, 8] {

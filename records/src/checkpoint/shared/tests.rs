@@ -1,6 +1,6 @@
 //! Checkpoints of a few tensors, written by several processes.
 
-use super::super::{Slot, manifest};
+use super::super::verify;
 use super::*;
 use compiler::digest::Digest;
 
@@ -76,7 +76,7 @@ fn several_processes_write_the_bytes_of_one() {
     let found = leader.commit(7, chain, contents, &Faults::none()).unwrap();
     assert_eq!(found, wanted);
     let place = shared.path().join("step-0000000007");
-    assert_eq!(manifest::verify(&place, &slots()).unwrap(), wanted);
+    assert_eq!(verify(&place, &slots()).unwrap(), wanted);
     for part in PARTS {
         let read = |folder: &std::path::Path| {
             fs::read(folder.join("step-0000000007").join(part.file())).unwrap()
