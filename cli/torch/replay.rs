@@ -1,18 +1,17 @@
 //! `canonc verify --replay`: trains some or all of a run's steps again.
 //!
-//! In: a run's folder. Out: which results matched and which did not, in the report. Must stay true:
-//! libtorch starts in the environment that the lock requires; nothing is written; steps that cannot be
-//! trained again are undecided, and do not end the report.
+//! Steps that cannot be trained again are undecided, and do not end the report.
 
 use std::io::IsTerminal;
 use std::path::Path;
 
 use lab::experiment::Experiment;
 use records::job::Job;
+use records::metrics::Step;
 use records::run::Paths;
 use records::suites;
 use records::verify::Report;
-use runtime::replay::{self, Progress};
+use runtime::replay::{Amount, Observer, Replay, replay as train_again};
 use runtime::train::machine;
 
 use crate::run::start_again;
@@ -35,8 +34,8 @@ pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, re
     match replayed(folder, &experiment, &text, data, amount) {
         Ok(replayed) => replayed.tell(report),
         Err(Failure { message, help, .. }) => {
-            let why: Vec<String> = message.into_iter().chain(help).collect();
-            report.undecided(format!("replay: it did not finish: {}", why.join("; ")));
+            let reasons: Vec<String> = message.into_iter().chain(help).collect();
+            report.undecided(format!("replay: it did not finish: {}", reasons.join("; ")));
         }
     }
 }
@@ -46,30 +45,41 @@ fn replayed(
     experiment: &Experiment,
     text: &str,
     data: Option<&Path>,
-    amount: Option<u64>,
-) -> Result<replay::Replay, Failure> {
-    let asked = amount;
-    let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
+    requested: Option<u64>,
+) -> Result<Replay, Failure> {
     let documents = documents(experiment, data)?;
-    let terminal = std::io::stderr().is_terminal();
-    let mut told = |progress: Progress| match (progress, asked) {
-        (Progress::Begins(steps), Some(asked)) if steps > asked => output::note(&format!(
-            "replay: {}, more than {asked}: all steps after the checkpoint before the last one, since only they lead to \
-             the last weights, and two from the initial weights",
-            output::counted(steps, "step")
-        )),
-        (Progress::Step(step), _) if terminal => {
-            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
-        }
-        (Progress::Begins(_) | Progress::Step(_), _) => {}
-    };
-    let paths = Paths::new(folder);
     let suites = suites::of(experiment, documents.as_deref()).map_err(failure)?;
-    let replayed = Job::new(experiment, text, documents)
-        .and_then(|job| Ok((job.with_suites(suites), machine(&experiment.platform)?)))
-        .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
-    if terminal {
+    let job = Job::new(experiment, text, documents).map_err(failure)?.with_suites(suites);
+    let machine = machine(&experiment.platform).map_err(failure)?;
+    let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };
+    let amount = requested.map_or(Amount::All, Amount::Steps);
+    let replayed = train_again(&Paths::new(folder), job, machine, amount, &mut progress);
+    if progress.terminal {
         output::draw("\r\x1b[2K");
     }
     replayed.map_err(failure)
+}
+
+struct Progress {
+    /// The number of steps in the command; `None` for all.
+    requested: Option<u64>,
+    terminal: bool,
+}
+
+impl Observer for Progress {
+    fn begins(&mut self, steps: u64) {
+        if let Some(requested) = self.requested.filter(|requested| steps > *requested) {
+            output::note(&format!(
+                "replay: {}, more than {requested}: all steps after the checkpoint before the last one, since only they \
+                 lead to the last weights, and two from the initial weights",
+                output::counted(steps, "step")
+            ));
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        if self.terminal {
+            output::draw(&format!("\r\x1b[2Kreplayed step {}", step.step));
+        }
+    }
 }

@@ -1,8 +1,7 @@
 //! `canonc reproduce`: repeats a run, and finds the first thing in it that differs.
 //!
-//! In: a run's folder. Out: whether every number and tensor is bit-identical, otherwise the
-//! first step, tensor and operation that differs. Must stay true: the run's folder is only read;
-//! exit 1 for a difference that only the run can explain, 3 for one that this machine may explain.
+//! The run's folder is only read. The exit code is 1 for a difference that only the run can explain, 3 for one that this
+//! machine may explain.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,10 +15,8 @@ use records::metrics::{Evaluation, Step};
 use records::run::{Paths, read_experiment};
 use records::suites;
 use records::verify::{self, Remake};
-use runtime::replay::Platform;
-use runtime::reproduce::{
-    First, Observer, Reproduction, RunPoint, Variant, against, reproduce as again,
-};
+use runtime::replay::{Difference, Observer, Platform, RunPoint};
+use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run_again};
 use runtime::train::{Options, TrainOutcome, machine, train};
 use serde_json::{Value, json};
 
@@ -40,39 +37,37 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
         let other = named::run_or_path(other)?;
         beside::refuse_others(&other)?;
         sound(&other, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
-        let found = compared(&folder, &other, &experiment)?;
-        return finish(args, &folder, &found, false);
+        return finish(args, &folder, &compared(&folder, &other, &experiment)?, false);
     }
     start_again(&experiment)?;
     let documents = documents(&experiment, args.data.as_deref())?;
     let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
-    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
-    let on = machine(&experiment.platform).map_err(failure)?;
-    let (found, computed) = match &args.out {
-        None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),
-        Some(out) => {
-            out::folder(out)?;
-            apart(&folder, out)?;
-            let stop = stop_on_signals()?;
-            let options =
-                Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
-            let mut screen = Screen::new(&experiment);
-            let end = train(&mut job, out, on, &options, &mut screen);
-            screen.clear();
-            let computed = match end.map_err(failure)? {
-                TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
-                TrainOutcome::Already(_) => false,
-                TrainOutcome::Interrupted { step } => {
-                    output::note(&format!(
-                        "interrupted after step {step}, with a checkpoint; the same command continues from there"
-                    ));
-                    return Ok(Exit::Interrupted);
-                }
-            };
-            (compared(&folder, out, &experiment)?, computed)
+    let job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let mut job = job.with_suites(suites);
+    let machine = machine(&experiment.platform).map_err(failure)?;
+    let Some(out) = &args.out else {
+        let mut progress = Lines::new(&experiment);
+        let reproduction = run_again(&paths, job, machine, &mut progress).map_err(failure)?;
+        return finish(args, &folder, &reproduction, true);
+    };
+    out::folder(out)?;
+    apart(&folder, out)?;
+    let stop = stop_on_signals()?;
+    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
+    let mut screen = Screen::new(&experiment);
+    let end = train(&mut job, out, machine, &options, &mut screen);
+    screen.clear();
+    let computed = match end.map_err(failure)? {
+        TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
+        TrainOutcome::Already(_) => false,
+        TrainOutcome::Interrupted { step } => {
+            output::note(&format!(
+                "interrupted after step {step}, with a checkpoint; the same command continues from there"
+            ));
+            return Ok(Exit::Interrupted);
         }
     };
-    finish(args, &folder, &found, computed)
+    finish(args, &folder, &compared(&folder, out, &experiment)?, computed)
 }
 
 /// The experiment of a run's folder, and its lock's text.
@@ -102,14 +97,14 @@ fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure
 /// Refuses to write into the folder of the run to reproduce.
 fn apart(folder: &Path, out: &Path) -> Result<(), Failure> {
     // For a folder that does not exist yet, use its first existing parent.
-    let place = std::path::absolute(out).ok();
-    let there =
-        place.iter().flat_map(|out| out.ancestors()).find_map(|part| part.canonicalize().ok());
-    let same = match (folder.canonicalize(), there) {
-        (Ok(folder), Some(there)) => there.starts_with(&folder),
+    let absolute = std::path::absolute(out).ok();
+    let existing =
+        absolute.iter().flat_map(|out| out.ancestors()).find_map(|part| part.canonicalize().ok());
+    let is_inside = match (folder.canonicalize(), existing) {
+        (Ok(folder), Some(existing)) => existing.starts_with(&folder),
         (Ok(_) | Err(_), Some(_) | None) => false,
     };
-    match same {
+    match is_inside {
         false => Ok(()),
         true => Err(Failure::bad_input(format!(
             "--out `{}` is the run itself, or inside it",
@@ -191,103 +186,101 @@ impl Observer for Lines {
         self.line(&format!("evaluation after step {}", evaluation.step));
     }
 
-    fn differs(&mut self, place: RunPoint, text: &str) {
-        self.line(&format!("{} differs: {text}", place.text()));
+    fn differs(&mut self, point: RunPoint, text: &str) {
+        self.line(&format!("{} differs: {text}", point.text()));
     }
 }
 
 /// `computed` is whether any step was trained by this command.
-fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: bool) -> Outcome {
-    let Reproduction {
-        steps,
-        of_steps,
-        evaluations,
-        without_questions,
-        checkpoints,
-        first,
-        platform,
-    } = found;
-    let other = match platform {
-        Platform::Same => &[][..],
-        Platform::Other(differs) => differs.as_slice(),
-    };
+fn finish(
+    args: &ReproduceArgs,
+    folder: &Path,
+    reproduction: &Reproduction,
+    computed: bool,
+) -> Outcome {
     if args.json {
-        output::json(&json!({
-            "schema": "canonc.reproduce.v1",
-            "computed": computed,
-            "same": first.is_none(),
-            "steps": steps,
-            "of_steps": of_steps,
-            "evaluations": evaluations,
-            "evaluations_without_questions": without_questions,
-            "checkpoints": checkpoints,
-            "first": first.as_ref().map(as_json),
-            "platform": other,
-        }))?;
+        output::json(&as_json(reproduction, computed))?;
     } else {
         if std::io::stderr().is_terminal() && args.out.is_none() && args.against.is_none() {
             output::draw("\r\x1b[2K");
         }
-        let kept: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
-        let mut text = match (&args.out, computed) {
+        let already = match (&args.out, computed) {
             (Some(out), false) => format!(
                 "`{}` is already finished; nothing was trained, the folders are only compared\n",
                 shown(out)
             ),
             (Some(_), true) | (None, _) => String::new(),
         };
-        text.push_str(&format!(
-            "same bits: {steps} of {}, {}, {}\n",
-            output::counted(*of_steps, "step"),
-            output::counted(*evaluations, "evaluation"),
-            match kept.as_slice() {
-                [] => "no checkpoint".to_owned(),
-                kept => format!(
-                    "every tensor of {} (after step {})",
-                    output::counted(kept.len(), "checkpoint"),
-                    kept.join(", ")
-                ),
-            }
-        ));
-        if *without_questions > 0 {
-            text.push_str(&format!(
-                "not compared: the scores of single questions of {}, which an older log does not have\n",
-                output::counted(*without_questions, "evaluation")
-            ));
-        }
-        if let Some(first) = first {
-            text.push_str(&lines(first));
-        }
-        for differs in other {
-            text.push_str(&format!("other machine: {differs}\n"));
-        }
-        output::data(&text)?;
+        output::data(&(already + &as_text(reproduction)))?;
     }
-    match first {
+    match &reproduction.first {
         None => Ok(Exit::Fine),
-        Some(First { place, maybe_rounding: true, .. }) => Err(Failure::machine(format!(
-            "{} differed, which rounding on another machine may explain",
-            place.text()
-        ))
-        .help(
-            "train the run again on a machine like the attested one, described in attestation.toml",
-        )),
-        Some(First { place, .. }) => {
+        Some(First { point, difference: Difference { maybe_rounding: true, .. }, .. }) => {
+            Err(Failure::machine(format!(
+                "{} differed, which rounding on another machine may explain",
+                point.text()
+            ))
+            .help(
+                "train the run again on a machine like the attested one, described in attestation.toml",
+            ))
+        }
+        Some(First { point, .. }) => {
             let failure = Failure::bad_input(format!(
                 "`{}` was not reproduced: {} is the first difference",
                 shown(folder),
-                place.text()
+                point.text()
             ));
             Err(Failure { exit: Exit::Finding, ..failure })
         }
     }
 }
 
+fn as_text(reproduction: &Reproduction) -> String {
+    let Reproduction {
+        steps, of_steps, evaluations, without_questions, checkpoints, first, ..
+    } = reproduction;
+    let kept: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
+    let tensors = match kept.as_slice() {
+        [] => "no checkpoint".to_owned(),
+        kept => format!(
+            "every tensor of {} (after step {})",
+            output::counted(kept.len(), "checkpoint"),
+            kept.join(", ")
+        ),
+    };
+    let mut text = format!(
+        "same bits: {steps} of {}, {}, {tensors}\n",
+        output::counted(*of_steps, "step"),
+        output::counted(*evaluations, "evaluation")
+    );
+    if *without_questions > 0 {
+        text.push_str(&format!(
+            "not compared: the scores of single questions of {}, which an older log does not have\n",
+            output::counted(*without_questions, "evaluation")
+        ));
+    }
+    if let Some(first) = first {
+        text.push_str(&lines(first));
+    }
+    for fact in other_facts(reproduction) {
+        text.push_str(&format!("other machine: {fact}\n"));
+    }
+    text
+}
+
+/// The facts that differ between the machines.
+fn other_facts(reproduction: &Reproduction) -> &[String] {
+    match &reproduction.platform {
+        Platform::Same => &[],
+        Platform::Other(facts) => facts,
+    }
+}
+
 fn lines(first: &First) -> String {
-    let First { place, text, tensor, reasons, variants, .. } = first;
-    let mut lines = format!("first difference: {}: {text}\n", place.text());
+    let First { point, difference, tensor, reasons, variants } = first;
+    let mut lines = format!("first difference: {}: {}\n", point.text(), difference.text);
     match tensor {
-        Some((step, Some(difference))) if *place != RunPoint::Checkpoint(*step) => {
+        Some((step, Some(difference))) if *point != RunPoint::Checkpoint(*step) => {
             lines.push_str(&format!(
                 "first tensor: at the checkpoint of step {step}, {}\n",
                 difference.text()
@@ -312,8 +305,8 @@ fn lines(first: &First) -> String {
         };
         let operation = match first {
             None => "no operation changes".to_owned(),
-            Some((step, place)) => {
-                format!("the first operation that changes is in step {step}, {place}")
+            Some((step, operation)) => {
+                format!("the first operation that changes is in step {step}, {operation}")
             }
         };
         lines.push_str(&format!("with {name}: {log}; {operation}\n"));
@@ -321,11 +314,26 @@ fn lines(first: &First) -> String {
     lines
 }
 
-fn as_json(first: &First) -> Value {
-    let First { place, text, tensor, reasons, variants, maybe_rounding, .. } = first;
+fn as_json(reproduction: &Reproduction, computed: bool) -> Value {
     json!({
-        "place": place.text(),
-        "text": text,
+        "schema": "canonc.reproduce.v1",
+        "computed": computed,
+        "same": reproduction.first.is_none(),
+        "steps": reproduction.steps,
+        "of_steps": reproduction.of_steps,
+        "evaluations": reproduction.evaluations,
+        "evaluations_without_questions": reproduction.without_questions,
+        "checkpoints": reproduction.checkpoints,
+        "first": reproduction.first.as_ref().map(first_as_json),
+        "platform": other_facts(reproduction),
+    })
+}
+
+fn first_as_json(first: &First) -> Value {
+    let First { point, difference, tensor, reasons, variants } = first;
+    json!({
+        "place": point.text(),
+        "text": difference.text,
         "tensor": tensor.as_ref().map(|(step, difference)| json!({
             "checkpoint": step,
             "same": difference.is_none(),
@@ -336,8 +344,8 @@ fn as_json(first: &First) -> Value {
             "name": name,
             "gives_the_log": gives_the_log,
             "step": first.as_ref().map(|(step, _)| step),
-            "operation": first.as_ref().map(|(_, place)| place),
+            "operation": first.as_ref().map(|(_, operation)| operation),
         })).collect::<Vec<_>>(),
-        "maybe_rounding": maybe_rounding,
+        "maybe_rounding": difference.maybe_rounding,
     })
 }

@@ -1,6 +1,7 @@
-//! In: two results of one step or one evaluation. Out: whether they differ by no more than rounding. Must stay true: what
-//! rounding cannot affect must agree on any machine; every member of an evaluation is compared, since one that is not
-//! could be forged; tolerances grow with each step after a known state.
+//! Whether two results of one step or one evaluation differ by no more than rounding.
+//!
+//! What rounding cannot affect must agree on any machine. Every member of an evaluation is compared, since one that is
+//! not could be forged. Tolerances grow with each step after a state that both had.
 
 use std::collections::BTreeMap;
 
@@ -90,9 +91,9 @@ impl Rounding {
     }
 
     /// Whether two means of losses, in nats or bits, are near.
-    fn losses(self, one: f64, other: f64, more: f64) -> bool {
+    fn losses(self, one: f64, other: f64, factor: f64) -> bool {
         let size = one.abs().max(other.abs()).max(1.0);
-        within(one, other, more * self.losses * size)
+        within(one, other, factor * self.losses * size)
     }
 
     fn measure(self, name: &str, one: f64, other: f64) -> bool {

@@ -1,5 +1,6 @@
-//! In: a run's facts about the machines that trained it, and this machine. Out: whether bits computed here must equal
-//! the run's. Must stay true: if any fact that results may depend on differs or is unknown, the answer is no.
+//! Whether bits computed on one machine must equal those of a run.
+//!
+//! If any fact that results may depend on differs or is unknown, they need not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,11 +34,10 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// `here` are the facts of this process; `line` is the same as one line of `events.jsonl`.
+    /// Compares a run's machines with this process's: its facts, and the same as one line of `events.jsonl`.
     pub(crate) fn compare(
-        attestation: Option<&Attestation>,
-        started: &[String],
-        here: &BTreeMap<String, String>,
+        Machines { attestation, started }: &Machines,
+        facts: &BTreeMap<String, String>,
         line: &str,
         cuda: bool,
     ) -> Platform {
@@ -45,9 +45,9 @@ impl Platform {
         match attestation {
             Some(attestation) => {
                 differs.extend(
-                    deciding(&attestation.machine, here)
+                    deciding(&attestation.machine, facts)
                         .into_iter()
-                        .map(|(name, there, here)| format!("{name}: {there} there, {here} here")),
+                        .map(|(name, run, this)| format!("{name}: {run} there, {this} here")),
                 );
                 if attestation.other_machines.iter().any(|other| other != line) {
                     differs.push("parts of the run were trained on other machines".to_owned());
@@ -62,7 +62,8 @@ impl Platform {
                 }
             }
         }
-        let known = attestation.is_some_and(|attestation| attestation.machine.contains_key(GPU));
+        let known =
+            attestation.as_ref().is_some_and(|attestation| attestation.machine.contains_key(GPU));
         Platform::unless(differs, cuda && !known)
     }
 
@@ -174,8 +175,12 @@ mod tests {
     fn bits_must_agree_only_where_everything_that_decides_does() {
         let machine = [("cpu", "a"), ("threads", "2"), ("memory_bytes", "9")];
         let (mut attestation, machine) = (attested(&machine), facts(&machine));
-        let of = |attestation: &Attestation, here: &BTreeMap<String, String>| {
-            Platform::compare(Some(attestation), &[], here, "here", false)
+        let machines = |attestation: &Attestation| Machines {
+            attestation: Some(attestation.clone()),
+            started: vec![],
+        };
+        let of = |attestation: &Attestation, facts: &BTreeMap<String, String>| {
+            Platform::compare(&machines(attestation), facts, "here", false)
         };
         assert_eq!(of(&attestation, &machine), Platform::Same);
         let more_memory = facts(&[("cpu", "a"), ("threads", "2"), ("memory_bytes", "10")]);
@@ -186,14 +191,14 @@ mod tests {
             Platform::Other(vec!["threads: 2 there, 1 here".to_owned()])
         );
         assert!(matches!(
-            Platform::compare(Some(&attestation), &[], &machine, "here", true),
+            Platform::compare(&machines(&attestation), &machine, "here", true),
             Platform::Other(_)
         ));
         let on_gpu = facts(&[("cpu", "a"), ("threads", "2"), ("gpu", "b"), ("gpu.driver", "1")]);
         let other = facts(&[("cpu", "a"), ("threads", "2"), ("gpu", "b"), ("gpu.driver", "2")]);
         let mut attested_gpu = attested(&[]);
         attested_gpu.machine = on_gpu.clone();
-        let of_gpu = |here| Platform::compare(Some(&attested_gpu), &[], here, "here", true);
+        let of_gpu = |facts| Platform::compare(&machines(&attested_gpu), facts, "here", true);
         assert_eq!(of_gpu(&on_gpu), Platform::Same);
         let differs = vec!["gpu.driver: 1 there, 2 here".to_owned()];
         assert_eq!(of_gpu(&other), Platform::Other(differs));
@@ -203,8 +208,8 @@ mod tests {
         assert!(matches!(of(&attestation, &machine), Platform::Other(_)));
         // An unfinished run has only the lines of its processes.
         let unfinished = |started: &[&str]| {
-            let started: Vec<String> = started.iter().map(|line| (*line).to_owned()).collect();
-            Platform::compare(None, &started, &machine, "here", false)
+            let started = started.iter().map(|line| (*line).to_owned()).collect();
+            Platform::compare(&Machines { attestation: None, started }, &machine, "here", false)
         };
         assert_eq!(unfinished(&["here", "here"]), Platform::Same);
         assert!(matches!(unfinished(&["here", "there"]), Platform::Other(_)));

@@ -1,14 +1,15 @@
-//! In: a state that two runs both had, and a later step with different numbers. Out: the steps in between, computed
-//! again with other settings of this machine (unchanged, other numbers of threads, the plain kernels), and the first
-//! operation of the plan with a result that depends on the setting. Must stay true: each way starts from the same bits;
-//! an operation is named only for two computations that were both made here; settings are restored.
+//! Computes the same steps with other settings of this machine (unchanged, other numbers of threads, the plain kernels),
+//! and names the first operation of the plan with a result that depends on the setting.
+//!
+//! An operation is named only for two computations that were both made here from the same bits.
 
 use crate::execute::{KernelRequest, Machine, StepTrace, Trainer};
+use crate::replay::RunPoint;
 use crate::state::State;
 use records::metrics::{Record, Step};
 use records::run::RunError;
 
-use super::Again;
+use super::Search;
 
 /// Number of steps from a known state to compute again with every setting.
 const STEPS: u64 = 16;
@@ -24,32 +25,31 @@ pub struct Variant {
     pub first: Option<(u64, String)>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Setting {
     threads: Option<i32>,
     plain: bool,
 }
 
-impl Again {
+impl Search {
     /// Computes the steps up to `to` in every way, from the latest state that both runs had.
     pub(super) fn variants(&mut self, to: u64) -> Result<Vec<Variant>, RunError> {
-        let from = self.agreed.step();
+        let from = self.origin.step();
         if to.saturating_sub(from) > STEPS {
             return Ok(Vec::new());
         }
-        let usual = Setting { threads: None, plain: false };
-        let (base, _) = self.traced(usual, to)?;
+        let (base, _) = self.traced(Setting::default(), to)?;
         let mut variants = Vec::new();
         for (name, setting) in self.settings() {
             let (traces, steps) = self.traced(setting, to)?;
             let first =
                 base.iter().zip(&traces).zip(from + 1..).find_map(|((one, other), step)| {
-                    let place = self.replayer.trainer.first_difference(one, other)?;
-                    Some((step, place))
+                    Some((step, self.replayer.trainer.first_difference(one, other)?))
                 });
-            let gives_the_log = steps.iter().all(|step| {
-                let logged = self.replayer.log.steps.get(&step.step);
-                logged.is_some_and(|logged| text(logged) == text(step))
+            let gives_the_log = steps.into_iter().all(|step| {
+                let record = Record::Step(step);
+                let logged = self.replayer.run.record(RunPoint::of(&record));
+                logged.is_some_and(|logged| logged.text() == record.text())
             });
             variants.push(Variant { name, gives_the_log, first });
         }
@@ -57,14 +57,15 @@ impl Again {
     }
 
     fn settings(&self) -> Vec<(String, Setting)> {
-        let mut settings =
-            vec![("the same settings".to_owned(), Setting { threads: None, plain: false })];
+        let mut settings = vec![("the same settings".to_owned(), Setting::default())];
         if self.replayer.machine.device.is_cuda() {
             return settings;
         }
         let now = tch::get_num_threads();
         let attested = self
             .replayer
+            .run
+            .machines
             .attestation
             .as_ref()
             .and_then(|attestation| attestation.machine.get("threads")?.parse::<i32>().ok());
@@ -108,7 +109,7 @@ impl Again {
                 Some(Trainer::new(self.replayer.job.plans.clone(), machine)?)
             }
         };
-        let mut state: State = self.replayer.state(&self.agreed)?;
+        let mut state: State = self.replayer.state(&self.origin)?;
         let (mut traces, mut steps) = (Vec::new(), Vec::new());
         while state.step < to {
             let trainer = plain.as_ref().unwrap_or(&self.replayer.trainer);
@@ -119,8 +120,4 @@ impl Again {
         }
         Ok((traces, steps))
     }
-}
-
-fn text(step: &Step) -> String {
-    Record::Step(step.clone()).text()
 }

@@ -1,21 +1,25 @@
-//! In: the numbers and tensors of a run that differ from those computed here. Out: a sentence on where in a step the
-//! difference arises. Must stay true: every sentence follows from the evidence; a part of a step is named only if
-//! everything before it is known to be equal; equal numbers do not prove that the tensors behind them are equal; an
-//! edited line or checkpoint is named as a cause unless something rules it out.
+//! Concludes from the numbers and tensors that differ where in a step the difference arises.
+//!
+//! A part of a step is named only if everything before it is known to be equal; equal numbers do not prove that the
+//! tensors behind them are equal. An edited line or checkpoint is named as a cause unless something rules it out.
 
-use crate::replay::{Origin, Platform};
-use crate::state::State;
-use records::checkpoint::{StateDifference, compare};
-use records::metrics::Step;
+use crate::replay::{Origin, Platform, RunPoint};
+use records::checkpoint::StateDifference;
+use records::metrics::{Record, Step};
 use records::run::RunError;
 
-use super::Again;
+use super::Search;
 
-impl Again {
+impl Search {
     /// A conclusion from the step's numbers that differ. `checkpoint` is the step of a later one that differs too.
-    pub(super) fn of_numbers(&self, step: &Step, checkpoint: Option<u64>) -> Option<String> {
-        let logged = self.replayer.log.steps.get(&step.step)?;
-        let known = self.agreed.step() + 1 == step.step;
+    pub(super) fn reason_from_numbers(
+        &self,
+        step: &Step,
+        checkpoint: Option<u64>,
+    ) -> Option<String> {
+        let logged = self.replayer.run.record(RunPoint::Step(step.step))?;
+        let Record::Step(logged) = logged else { return None };
+        let known = self.origin.step() + 1 == step.step;
         if logged.batch != step.batch || logged.counted != step.counted {
             return Some("its data differ: the windows are not those of the lock".to_owned());
         }
@@ -38,7 +42,7 @@ impl Again {
             ),
             (false, true) => format!(
                 "it starts from {}, the same bits in both: the difference arises in the forward pass of step {}{line}",
-                self.agreed.text(),
+                self.origin.text(),
                 step.step
             ),
             (false, false) => format!(
@@ -55,25 +59,26 @@ impl Again {
 
     /// A conclusion from computing the next two steps from the run's own kept state, right or wrong: the first shows
     /// its forward and backward passes, the second its update.
-    pub(super) fn of_kept_state(&mut self) -> Result<Option<String>, RunError> {
+    pub(super) fn reason_from_kept_state(&mut self) -> Result<Option<String>, RunError> {
         if self.replayer.platform != Platform::Same {
             return Ok(None);
         }
-        let last = self.replayer.log.last();
-        let kept = self.replayer.kept.iter().rev().find(|found| found.manifest.step + 2 <= last);
-        let Some(found) = kept.cloned() else { return Ok(None) };
-        let origin = Origin::Kept(Box::new(found));
+        let last = self.replayer.run.last();
+        let kept = self.replayer.run.kept.iter().rev().find(|kept| kept.manifest.step + 2 <= last);
+        let Some(kept) = kept.cloned() else { return Ok(None) };
+        let origin = Origin::Kept(Box::new(kept));
         let mut state = self.replayer.state(&origin)?;
         let mut differs = [None, None];
         // The first checkpoint after a differing step, and whether it has the bits computed here.
         let mut after = None;
-        for at in 0..differs.len() {
+        for differing in 0..differs.len() {
             let step = state.advance(&mut self.replayer.job, &self.replayer.trainer)?;
-            if let Some(difference) = differs.get_mut(at) {
-                *difference = self.replayer.step_differs(&step).map(|_| step.step);
-            }
+            let at = step.step;
+            let difference = self.replayer.difference(&Record::Step(step), origin.step());
+            differs[differing] = difference.map(|_| at);
             if differs != [None, None] && after.is_none() {
-                after = self.checkpoint_agrees(&state)?;
+                let checkpoint = self.replayer.compare_checkpoint(&state)?;
+                after = checkpoint.map(|difference| (at, difference.is_none()));
             }
         }
         drop(state);
@@ -111,20 +116,10 @@ impl Again {
             ),
         }))
     }
-
-    /// Whether a state has the bits of its step's checkpoint; `None` if none is kept.
-    fn checkpoint_agrees(&self, state: &State) -> Result<Option<(u64, bool)>, RunError> {
-        let kept = self.replayer.kept.iter().find(|found| found.manifest.step == state.step);
-        let Some(found) = kept else { return Ok(None) };
-        let difference = compare(&self.replayer.store, found, &mut |part, index, out| {
-            state.read(part, index, out)
-        })?;
-        Ok(Some((state.step, difference.is_none())))
-    }
 }
 
 /// A conclusion from the tensors that differ after one step from a state that both had.
-pub(super) fn of_one_step(difference: &StateDifference) -> String {
+pub(super) fn from_one_step(difference: &StateDifference) -> String {
     let StateDifference { first: _, weights: _, first_moment, second_moment, of: _ } = difference;
     let what = match (first_moment, second_moment) {
         (0, 0) => {

@@ -8,11 +8,11 @@ use lab::experiment::Experiment;
 use records::checkpoint::{Part, name_of};
 use records::fault::Faults;
 use records::job::{Job, PLAN_TAG, plan_text};
-use records::metrics::{Evaluation, Record, Step};
+use records::metrics::Record;
 use records::verify::{Remake, Report, Subject, verify};
 use runtime::execute::{KernelRequest, Machine};
-use runtime::replay::{Amount, Platform, Replay, replay};
-use runtime::reproduce::{Observer, Reproduction, RunPoint, against, reproduce};
+use runtime::replay::{Amount, Observer, Platform, Replay, RunPoint, replay};
+use runtime::reproduce::{Reproduction, against, reproduce};
 use runtime::train::{Options, TrainOutcome, machine, train};
 
 use super::forger::Forger;
@@ -21,16 +21,12 @@ use super::support::*;
 pub(super) fn replayed(folder: &Folder, experiment: &Experiment, amount: Amount) -> Replay {
     let job = job(experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
-    replay(&folder.paths(), job, machine, amount, &mut |_| {}).unwrap()
+    replay(&folder.paths(), job, machine, amount, &mut Silent).unwrap()
 }
 
 struct Silent;
 
-impl Observer for Silent {
-    fn step(&mut self, _: &Step) {}
-    fn evaluation(&mut self, _: &Evaluation) {}
-    fn differs(&mut self, _: RunPoint, _: &str) {}
-}
+impl Observer for Silent {}
 
 pub(super) fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
     let job = job(experiment, None).unwrap();
@@ -132,7 +128,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
         assert_eq!(reported(&folder, &found).broken.len(), 1);
         let again = reproduced(&folder, &experiment);
         let first = again.first.unwrap();
-        assert_eq!(first.place, RunPoint::Step(step));
+        assert_eq!(first.point, RunPoint::Step(step));
         assert!(matches!(first.tensor, Some((_, None))), "{first:?}");
         assert!(first.reasons[0].contains("only the log is wrong"), "{first:?}");
     }
@@ -163,7 +159,7 @@ fn a_forged_evaluation_is_found() {
         "{difference:?}"
     );
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert_eq!(first.place, RunPoint::Evaluation(8));
+    assert_eq!(first.point, RunPoint::Evaluation(8));
 }
 
 #[test]
@@ -190,7 +186,7 @@ fn another_weight_decay_is_found() {
         "{last:?}"
     );
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, RunPoint::Step(2..=4)), "{first:?}");
+    assert!(matches!(first.point, RunPoint::Step(2..=4)), "{first:?}");
     assert!(first.reasons[0].contains("adamw"), "{first:?}");
     let of_kept =
         "from checkpoints/step-0000000006 as the run kept it, step 7 agrees in every logged number";
@@ -217,7 +213,7 @@ fn another_weight_decay_is_found() {
 fn with_every_checkpoint_kept_the_operation_is_named() {
     let (folder, experiment) = other_decay(&[("every = 3", "every = 1\nkeep = 9")]);
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, RunPoint::Checkpoint(1..=2)), "{first:?}");
+    assert!(matches!(first.point, RunPoint::Checkpoint(1..=2)), "{first:?}");
     assert!(first.reasons[0].contains("weight decay"), "{first:?}");
     let Some((_, Some(difference))) = &first.tensor else { panic!("{first:?}") };
     assert_eq!((difference.first_moment, difference.second_moment), (0, 0));
@@ -285,7 +281,7 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
     forge(&two, &experiment, halve(5));
     let first = compare().first.unwrap();
-    assert_eq!(first.place, RunPoint::Step(5));
+    assert_eq!(first.point, RunPoint::Step(5));
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
     // Runs that evaluate after other steps, and a run that is not finished.
     let often = depo(&[("every = 4", "every = 2")]);
@@ -296,7 +292,7 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     for (a, b) in [(&one, &stopped), (&stopped, &one)] {
         let found = against(&a.path(), &b.path(), &experiment).unwrap();
         assert_eq!(
-            (found.steps, found.first.map(|first| first.place)),
+            (found.steps, found.first.map(|first| first.point)),
             (5, Some(RunPoint::Step(6)))
         );
     }
@@ -313,7 +309,7 @@ fn the_kernel_that_changes_the_bits_is_named() {
     let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
     trained(&folder, job(&experiment, None).unwrap(), plain);
     let first = reproduced(&folder, &experiment).first.unwrap();
-    assert!(matches!(first.place, RunPoint::Step(_)), "{first:?}");
+    assert!(matches!(first.point, RunPoint::Step(_)), "{first:?}");
     let named = |name: &str| first.variants.iter().find(|variant| variant.name == name).unwrap();
     let plain = named("plain kernels");
     assert!(plain.gives_the_log, "{first:?}");
@@ -379,7 +375,7 @@ fn a_changed_line_is_a_cause_where_no_later_checkpoint_excludes_it() {
         fs::remove_dir_all(checkpoints.join(name_of(5))).unwrap();
         fs::write(checkpoints.join("latest"), format!("{}\n", name_of(3))).unwrap();
         let first = reproduced(&folder, &experiment).first.unwrap();
-        assert_eq!((first.place, first.tensor), (RunPoint::Step(step), None));
+        assert_eq!((first.point, first.tensor), (RunPoint::Step(step), None));
         assert!(first.reasons[0].contains(place), "{:?}", first.reasons);
         assert_eq!(first.reasons.len(), 2);
         for reason in &first.reasons {
@@ -408,7 +404,7 @@ fn two_folders_of_two_machines_may_differ_by_rounding() {
         }
         let found = against(&one.path(), &two.path(), &experiment).unwrap();
         assert_eq!(found.platform != Platform::Same, elsewhere);
-        found.first.map(|first| (first.place, first.maybe_rounding))
+        found.first.map(|first| (first.point, first.difference.maybe_rounding))
     };
     assert_eq!(of(&last_bit, true), Some((RunPoint::Step(2), true)));
     assert_eq!(of(&last_bit, false), Some((RunPoint::Step(2), false)));
