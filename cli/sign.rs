@@ -1,9 +1,6 @@
-//! `canonc sign`: signs a finished run's attestation.
-//!
-//! In: a run's folder and an SSH key. Out: `attestation.toml.sig` in the folder. Must stay true: a
-//! run that contradicts its own lock or log is not signed; the key is only read.
+//! `canonc sign`: signs the attestation of a finished run. A run that contradicts its own lock or log is not signed.
 
-use records::sign::{Signed, sign_run};
+use sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
 use crate::fail::{Exit, Outcome, shown};

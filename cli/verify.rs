@@ -8,9 +8,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lab::lock::{self, Lock};
 use records::run::{Paths, read_lock};
-use records::sign::{self, AllowedSigners, Trusted};
 use records::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
+use sign::{AllowedSigners, Trusted};
 
 use crate::args::VerifyArgs;
 use crate::beside::Folders;

@@ -48,7 +48,6 @@ pub mod job;
 pub mod finished;
 pub mod overlap;
 pub mod verify;
-pub mod sign;
 
 #[cfg(test)]
 mod golden {

@@ -167,7 +167,7 @@ fn an_attestation_is_signed_and_the_signature_checked() {
         Err(error) => writeln!(
             std::io::stderr(),
             "\nNOT RUN: ssh-keygen on a signature of `canonc sign` ({error}); what proves it here are the signatures \
-             in tests/golden/ssh, which ssh-keygen made and the tests of records/src/sign compare with ours"
+             in tests/golden/ssh, which ssh-keygen made and the tests of ext/sign compare with ours"
         )
         .unwrap(),
     }

@@ -1,9 +1,15 @@
 //! Signatures made here and by `ssh-keygen`, and every way in which one can be wrong.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use records::run::Paths;
+use records::verify::Report;
+use ssh_key::{HashAlg, PrivateKey, PublicKey};
+
 use super::*;
+use crate::run::read_key;
 
 const MESSAGE: &[u8] = include_bytes!("../../../tests/golden/ssh/message");
 const KEY: &str = include_str!("../../../tests/golden/ssh/ed25519");
@@ -31,7 +37,7 @@ fn signatures_of_ssh_keygen_are_accepted() {
     assert_eq!(check(MESSAGE, ECDSA).unwrap().algorithm(), "ecdsa-sha2-nistp256");
     // Not built in: reported as such, neither accepted nor called bad.
     assert!(
-        matches!(check(MESSAGE, RSA), Err(Refused::Unsupported { why, .. }) if why.contains("rsa"))
+        matches!(check(MESSAGE, RSA), Err(Refused::Unsupported { reason, .. }) if reason.contains("rsa"))
     );
 }
 
@@ -44,7 +50,7 @@ fn a_key_that_nobody_listed_is_refused_whatever_its_kind() {
     let of = |list: &str| {
         let signers = AllowedSigners::parse(list).unwrap();
         let trusted = Trusted { signers: &signers, file: "list", identity: None, now: 0 };
-        let mut found = crate::verify::Report::default();
+        let mut found = Report::default();
         report(&paths, Some(trusted), &mut found);
         (found.broken.join("; "), found.undecided.join("; "))
     };
@@ -174,8 +180,9 @@ fn a_signer_counts_within_the_limits_of_its_line() {
 #[test]
 fn a_key_that_cannot_sign_here_names_the_command_that_can() {
     let folder = tempfile::tempdir().unwrap();
-    let path =
-        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/ssh").join(name);
+    let path = |name: &str| {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/ssh").join(name)
+    };
     let wrong =
         |name: &str| read_key(&path(name), Path::new("runs/a/attestation.toml")).unwrap_err();
     for (name, what) in [("locked", "passphrase"), ("ed25519.pub", "is a public key")] {

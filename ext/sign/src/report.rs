@@ -1,12 +1,15 @@
-//! In: a run's folder, and the signers that the reader trusts. Out: the evidence from the attestation's signature, in
-//! the report of `canonc verify`. Must stay true: a signature by any key that does not match the current file is a
-//! finding; without a list of signers a good signature does not say who owns the key.
+//! What the signature of a run's attestation proves, in the report of `canonc verify`.
+//!
+//! A signature by any key that does not match the current file is a finding; without a list of signers a good signature
+//! does not say who owns the key.
 
 use std::io;
 
-use super::{AllowedSigners, Listed, NAMESPACE, Refused, Signer, check};
-use crate::run::Paths;
-use crate::verify::{Report, Subject};
+use records::run::Paths;
+use records::verify::{Report, Subject};
+
+use crate::allowed::{AllowedSigners, Listed};
+use crate::signature::{NAMESPACE, Refused, Signer, check};
 
 /// The signers that the reader trusts.
 #[derive(Clone, Copy, Debug)]
@@ -26,15 +29,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
     let signature = match disk::read_text(&paths.signature(), disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match trusted {
-                Some(Trusted { file, .. }) => report.broken_signature(format!(
-                    "attestation.toml.sig is missing: the run is not signed, so nobody in {file} signed it"
-                )),
-                None => report.trusted(
-                    Subject::Signature,
-                    "the attestation is not signed: nobody vouches for it",
-                ),
-            }
+            report_unsigned(trusted, report);
             return;
         }
         Err(error) => {
@@ -51,14 +46,13 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
             return;
         }
     };
-    let signer = match check(&message, &signature) {
-        Ok(signer) => signer,
-        Err(Refused::Bad(why)) => {
-            report.broken_signature(format!("attestation.toml.sig: {why}"));
-            return;
+    match check(&message, &signature) {
+        Ok(signer) => report_signer(&signer, trusted, report),
+        Err(Refused::Bad(reason)) => {
+            report.broken_signature(format!("attestation.toml.sig: {reason}"));
         }
         // A key that is not listed needs no further check.
-        Err(Refused::Unsupported { signer, why }) => {
+        Err(Refused::Unsupported { signer, reason }) => {
             if let Some(Trusted { signers, file, identity, now }) = trusted
                 && let Listed::No(refusal) = signers.find(&signer, identity, now)
             {
@@ -66,14 +60,26 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
                 return;
             }
             report.undecided(format!(
-                "attestation.toml.sig: {why}; `ssh-keygen -Y verify -n {NAMESPACE} -f SIGNERS -I NAME -s {} < {}` \
+                "attestation.toml.sig: {reason}; `ssh-keygen -Y verify -n {NAMESPACE} -f SIGNERS -I NAME -s {} < {}` \
                  checks it",
                 paths.signature().display(),
                 paths.attestation().display()
             ));
-            return;
         }
-    };
+    }
+}
+
+fn report_unsigned(trusted: Option<Trusted<'_>>, report: &mut Report) {
+    match trusted {
+        Some(Trusted { file, .. }) => report.broken_signature(format!(
+            "attestation.toml.sig is missing: the run is not signed, so nobody in {file} signed it"
+        )),
+        None => report
+            .trusted(Subject::Signature, "the attestation is not signed: nobody vouches for it"),
+    }
+}
+
+fn report_signer(signer: &Signer, trusted: Option<Trusted<'_>>, report: &mut Report) {
     let (algorithm, fingerprint) = (signer.algorithm(), signer.fingerprint());
     let Some(Trusted { signers, file, identity, now }) = trusted else {
         report.trusted(
@@ -85,18 +91,18 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
         );
         return;
     };
-    match signers.find(&signer, identity, now) {
+    match signers.find(signer, identity, now) {
         Listed::As(names) => report.checked(
             Subject::Signature,
             format!("signed by {names} ({algorithm} {fingerprint}), a signer that {file} lists"),
         ),
-        Listed::No(why) => report.broken_signature(not_allowed(&signer, file, &why)),
+        Listed::No(refusal) => report.broken_signature(not_allowed(signer, file, &refusal)),
     }
 }
 
-fn not_allowed(signer: &Signer, file: &str, why: &str) -> String {
+fn not_allowed(signer: &Signer, file: &str, refusal: &str) -> String {
     format!(
-        "attestation.toml.sig: signed by {} key {}, which {file} does not allow: {why}",
+        "attestation.toml.sig: signed by {} key {}, which {file} does not allow: {refusal}",
         signer.algorithm(),
         signer.fingerprint()
     )

@@ -1,22 +1,23 @@
-//! In: an `allowed_signers` file, as `ssh-keygen -Y verify -f` reads it. Out: the names it lists for a key. Must stay
-//! true: a line that is not understood is an error with its number, never skipped; a line with limits (to purposes, to
-//! a time) counts only within them.
+//! A file of `allowed_signers`, as `ssh-keygen -Y verify -f` reads it, and the names it lists for a key.
+//!
+//! A line that is not understood is an error with its number, never skipped; a line with limits (to purposes, to a time)
+//! counts only within them.
 
 use std::collections::BTreeSet;
 
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 
-use super::{NAMESPACE, Signer};
+use crate::signature::{NAMESPACE, Signer};
 
 /// The lines of the file.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedSigners {
-    lines: Vec<Line>,
+    lines: Vec<SignerLine>,
 }
 
 #[derive(Clone, Debug)]
-struct Line {
+struct SignerLine {
     number: usize,
     /// Comma-separated patterns: `*` and `?` match other letters, `!` excludes.
     principals: String,
@@ -47,28 +48,28 @@ impl AllowedSigners {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            lines.push(line(at + 1, text).map_err(|why| (at + 1, why))?);
+            lines.push(line(at + 1, text).map_err(|fault| (at + 1, fault))?);
         }
         Ok(AllowedSigners { lines })
     }
 
     /// Whether the file allows this signer at `now` (seconds since 1970), under the name `identity` if given.
     pub fn find(&self, signer: &Signer, identity: Option<&str>, now: i64) -> Listed {
-        let mut why = format!("no line lists key {}", signer.fingerprint());
+        let mut refusal = format!("no line lists key {}", signer.fingerprint());
         for line in &self.lines {
             if line.key != signer.key {
                 continue;
             }
             match line.refuses(identity, now) {
                 None => return Listed::As(line.names(identity)),
-                Some(refusal) => why = format!("line {} lists the key, but {refusal}", line.number),
+                Some(limit) => refusal = format!("line {} lists the key, but {limit}", line.number),
             }
         }
-        Listed::No(why)
+        Listed::No(refusal)
     }
 }
 
-impl Line {
+impl SignerLine {
     /// The patterns that accept names: not exclusions, and not excluded entirely by one.
     fn allowed(&self) -> impl Iterator<Item = &str> {
         let patterns = || self.principals.split(',').filter(|pattern| !pattern.is_empty());
@@ -116,9 +117,9 @@ impl Line {
     }
 }
 
-fn line(number: usize, text: &str) -> Result<Line, String> {
+fn line(number: usize, text: &str) -> Result<SignerLine, String> {
     let (principals, rest) = word(text)?;
-    let mut line = Line {
+    let mut line = SignerLine {
         number,
         principals: unquoted(principals).ok_or("its names contain a quote")?.to_owned(),
         key: KeyData::Ed25519(ssh_key::public::Ed25519PublicKey([0; 32])),
@@ -150,7 +151,7 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
     Ok(line)
 }
 
-impl Line {
+impl SignerLine {
     /// Sets an option, and returns its name.
     fn apply(&mut self, option: &str) -> Result<String, String> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
@@ -207,15 +208,15 @@ fn split_outside_quotes(text: &str) -> Vec<&str> {
 
 /// Whether a list of patterns accepts a name: one matches, and none with `!` does.
 fn matches_list(patterns: &str, name: &str) -> bool {
-    let mut found = false;
+    let mut accepts = false;
     for pattern in patterns.split(',') {
         match pattern.strip_prefix('!') {
             Some(excluded) if matches(excluded.as_bytes(), name.as_bytes()) => return false,
             Some(_) => {}
-            None => found |= matches(pattern.as_bytes(), name.as_bytes()),
+            None => accepts |= matches(pattern.as_bytes(), name.as_bytes()),
         }
     }
-    found
+    accepts
 }
 
 /// `*` matches any letters, `?` exactly one. Time is bounded by the product of both lengths.
@@ -321,7 +322,7 @@ mod tests {
             "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJB1WK3fuEZ7SNpvwbgdyVZHfUIgeNtuHYJYvyL8ZvMt";
         let good = format!("# people\n\nada {key} a comment\n");
         assert_eq!(AllowedSigners::parse(&good).unwrap().lines.len(), 1);
-        for (bad, why) in [
+        for (bad, part) in [
             ("ada", "its public key cannot be read"),
             ("ada ssh-ed25519 AAAA", "its public key cannot be read"),
             ("ada colour=\"red\" KEY", "`colour` is not an option"),
@@ -332,9 +333,9 @@ mod tests {
             ("ada valid-after=\"20200101\" KEY", "UTC"),
         ] {
             let text = format!("{good}{}\n", bad.replace("KEY", key));
-            let (number, found) = AllowedSigners::parse(&text).unwrap_err();
+            let (number, fault) = AllowedSigners::parse(&text).unwrap_err();
             assert_eq!(number, 4);
-            assert!(found.contains(why), "{bad}: {found}");
+            assert!(fault.contains(part), "{bad}: {fault}");
         }
     }
 }
