@@ -20,7 +20,6 @@ use lab::lock::{self, Lock};
 use records::attest::Attestation;
 use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
-use records::suites;
 use records::verify::holds;
 
 use crate::args::{CompareArgs, CompareTo};
@@ -227,7 +226,7 @@ fn check(
         // Runs of one comparison mostly have the same suites, which take a while to read. A finished run asks nothing.
         let asks = (&experiment.evaluation, &experiment.data.source);
         if !Paths::new(&place).attestation().exists() && !asked.contains(&asks) {
-            suites::of(experiment, documents.as_deref()).map_err(failure)?;
+            suite::run::of(experiment, documents.as_deref()).map_err(failure)?;
             asked.push(asks);
         }
         Job::new(experiment, "", documents).map_err(failure)?;

@@ -11,9 +11,9 @@ use lab::experiment::Experiment;
 use lab::field::{self, FieldValue, Fields};
 use lab::lock;
 use lab::recipe::Recipe;
-use records::suites::OfRecipe;
 use suite::asked::RELEASE;
 use suite::encode::TokenError;
+use suite::run::OfRecipe;
 
 const SUITES: &str = "evaluation.suites";
 const DATA: &str = "evaluation.suite_data";

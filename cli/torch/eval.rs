@@ -5,14 +5,14 @@
 
 mod own;
 
-use records::suites::of_question;
 use report::compare::TextTable;
 use report::scores::{SCHEMA, Scores, against};
-use runtime::answer::{Answerer, finite};
+use runtime::answer::Answerer;
 use runtime::state::digest_of_weights;
 use serde::Serialize;
 use suite::asked::Asked;
 use suite::encode::{Codec, Encoder};
+use suite::reply::{finite, of_question, reply};
 use suite::request::Request;
 use suite::score::{Measured, Reply, score};
 
@@ -87,9 +87,11 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             for (name, longest, asked) in chosen.rounds(args, &lengths, &tokens)? {
                 tasks.push(done(name, &asked, |request, place| {
                     let task = &asked.task;
-                    let reply = answerer.reply(&weights, &tokens, longest, task, request);
-                    let reply = reply.and_then(finite);
-                    reply.map_err(|error| failure(of_question(error, place, &task.name)))
+                    let mut model = answerer.with(&weights);
+                    let reply = reply(&mut model, &tokens, longest, task, request);
+                    reply
+                        .and_then(finite)
+                        .map_err(|error| failure(of_question(error, place, &task.name)))
                 })?);
             }
             (tasks, bos, answerer.paths())

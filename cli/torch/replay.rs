@@ -9,7 +9,6 @@ use lab::experiment::Experiment;
 use records::job::Job;
 use records::metrics::Step;
 use records::run::Paths;
-use records::suites;
 use records::verify::Report;
 use runtime::replay::{Amount, Observer, Replay, replay as train_again};
 use runtime::train::machine;
@@ -48,8 +47,8 @@ fn replayed(
     requested: Option<u64>,
 ) -> Result<Replay, Failure> {
     let documents = documents(experiment, data)?;
-    let suites = suites::of(experiment, documents.as_deref()).map_err(failure)?;
-    let job = Job::new(experiment, text, documents).map_err(failure)?.with_suites(suites);
+    let measure = suite::run::of(experiment, documents.as_deref()).map_err(failure)?;
+    let job = Job::new(experiment, text, documents).map_err(failure)?.with_measure(measure);
     let machine = machine(&experiment.platform).map_err(failure)?;
     let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };
     let amount = requested.map_or(Amount::All, Amount::Steps);

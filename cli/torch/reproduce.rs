@@ -13,7 +13,6 @@ use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
 use records::run::{Paths, read_experiment};
-use records::suites;
 use records::verify::{self, Remake};
 use runtime::replay::{Difference, Observer, Platform, RunPoint};
 use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run_again};
@@ -41,9 +40,9 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     }
     start_again(&experiment)?;
     let documents = documents(&experiment, args.data.as_deref())?;
-    let suites = suites::of(&experiment, documents.as_deref()).map_err(failure)?;
+    let measure = suite::run::of(&experiment, documents.as_deref()).map_err(failure)?;
     let job = Job::new(&experiment, &text, documents).map_err(failure)?;
-    let mut job = job.with_suites(suites);
+    let mut job = job.with_measure(measure);
     let machine = machine(&experiment.platform).map_err(failure)?;
     let Some(out) = &args.out else {
         let mut progress = Lines::new(&experiment);

@@ -23,7 +23,6 @@ use records::metrics::{Evaluation, Score, Step, SuiteScores};
 use records::platform::{memory_limit, multiplies_bf16, needs_reexec, peak_memory};
 use records::progress::{Progress, bytes, rounded, span};
 use records::run::{Event, Paths, read_experiment, read_lock};
-use records::suites;
 use report::compare::measure_name;
 use runtime::execute::Machine;
 use runtime::ranks::Launch;
@@ -110,11 +109,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let prepare = || -> Result<(Job, Machine), Failure> {
         let documents = runs::documents(&experiment, args.data.as_deref())?;
         // A finished run asks nothing.
-        let suites = match Paths::new(&folder).attestation().exists() {
+        let measure = match Paths::new(&folder).attestation().exists() {
             true => None,
-            false => suites::of(&experiment, documents.as_deref()).map_err(failure)?,
+            false => suite::run::of(&experiment, documents.as_deref()).map_err(failure)?,
         };
-        let job = Job::new(&experiment, &text, documents).map_err(failure)?.with_suites(suites);
+        let job = Job::new(&experiment, &text, documents).map_err(failure)?.with_measure(measure);
         let (place, local) = launch.as_ref().map_or((0, 1), |launch| (launch.place, launch.local));
         let on = machine_of_rank(&experiment.platform, place, local).map_err(failure)?;
         Ok((job, on))

@@ -1,6 +1,6 @@
-//! In: a locked experiment and, for text, its documents. Out: a job without tensors: plans, windows, rates and
-//! cadences, ready to run or check. Must stay true: every value comes from the experiment, with no defaults here; a
-//! step's windows belong to that step only; documents that differ from the locked ones are refused.
+//! The job that a lock describes, without tensors: plans, windows, rates and cadences, ready to run or check.
+//!
+//! Every value comes from the experiment, with no defaults here. Documents that differ from the locked ones are refused.
 
 mod estimate;
 mod repeated;
@@ -15,8 +15,8 @@ use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 use lab::field::SuiteTask;
 
 use crate::checkpoint::{self, Slot};
+use crate::measure::Measure;
 use crate::run::{KernelNames, RunError, digest_of};
-use crate::suites::Suites;
 use crate::{dropout, schedule};
 use data::batch::Batch;
 use data::text::index::TextIndex;
@@ -81,8 +81,8 @@ pub struct Job {
     pub metrics: Metrics,
     /// The tasks of the lock's suites.
     pub tasks: Vec<SuiteTask>,
-    /// The suites' questions; a job that only checks a run does not need them.
-    pub suites: Option<Suites>,
+    /// Their questions; a job that only checks a run does not need them.
+    pub measure: Option<Box<dyn Measure>>,
     /// The plans that answer the suites, if there are any.
     pub answering: Option<AnsweringPlans>,
     /// When to save, evaluate and log.
@@ -199,7 +199,7 @@ impl Job {
             evaluation_samples: evaluation.samples,
             metrics: Metrics::from_experiment(experiment),
             tasks: evaluation.tasks.clone(),
-            suites: None,
+            measure: None,
             answering,
             cadence: Cadence {
                 checkpoint: experiment.checkpoint.every,
@@ -212,9 +212,9 @@ impl Job {
         })
     }
 
-    /// The same job with its suites, which it needs to evaluate.
-    pub fn with_suites(self, suites: Option<Suites>) -> Job {
-        Job { suites, ..self }
+    /// The same job with the questions of its suites, which it needs to evaluate.
+    pub fn with_measure(self, measure: Option<Box<dyn Measure>>) -> Job {
+        Job { measure, ..self }
     }
 
     /// The lock's id.

@@ -1,8 +1,6 @@
 //! Folders of runs, and the checks on their contents: jobs, logs, checkpoints, attestations.
 //!
-//! In: a lock, and the files of a run. Out: the job that the lock describes, and recomputed claims of a run. Must stay
-//! true: no libtorch; everything that follows from a lock or from bytes on disk is computed again, never taken from a
-//! copy; a file is complete or absent.
+//! No libtorch. Everything that follows from a lock or from bytes on disk is computed again, never taken from a copy.
 //!
 //! A run's log is a chain of digests, so no line can be changed alone:
 //!
@@ -43,7 +41,7 @@ pub mod init;
 pub mod dropout;
 pub mod metrics;
 pub mod schedule;
-pub mod suites;
+pub mod measure;
 pub mod job;
 pub mod finished;
 pub mod overlap;

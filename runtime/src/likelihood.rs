@@ -12,6 +12,7 @@ use tch::{Device, Kind, Tensor};
 use crate::execute::{Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, check_ids};
 use crate::state::values;
 use crate::weights::Weights;
+use records::measure::Likelihood;
 use records::run::RunError;
 
 /// An arch bound to a machine for measuring texts.
@@ -20,15 +21,6 @@ pub struct Scorer {
     evaluator: Evaluator,
     machine: Machine,
     vocab: i64,
-}
-
-/// How likely some tokens are after those before them.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Likelihood {
-    /// Sum of ln p, in nats; not finite if the model diverged.
-    pub sum: f64,
-    /// Whether each token is the likeliest, that is whether greedy decoding writes them.
-    pub greedy: bool,
 }
 
 impl Scorer {

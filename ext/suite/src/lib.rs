@@ -21,6 +21,8 @@ pub mod encode;
 pub mod needle;
 pub mod generated;
 pub mod score;
+pub mod reply;
+pub mod run;
 
 /// The suite of the 14 tasks in the published results of Physics of Language Models 4.2.
 pub const RELEASE: &str = include_str!("../release.toml");

@@ -1,8 +1,7 @@
 //! The scores of evaluation suites, as a member of an evaluation's line.
 //!
-//! In: each task's metrics. Out: text for the log, and the reverse; whether scores are those of a lock's tasks. Must stay
-//! true: a score has the digests of what was asked; only the last evaluation has each question's part, and those give its
-//! scores to the bit; a line of a run without suites has no such member.
+//! A score has the digests of what was asked. Only the last evaluation has each question's part, and those give its scores
+//! to the bit. A line of a run without suites has no such member.
 
 use std::collections::BTreeMap;
 
@@ -21,6 +20,23 @@ pub struct SuiteScores {
     pub scores: BTreeMap<String, f64>,
     /// Each question's part of each metric; empty in all evaluations but the last.
     pub each: BTreeMap<String, Vec<f64>>,
+}
+
+impl SuiteScores {
+    /// The scores of a task, from each question's part of each of its metrics, which only the `last` evaluation logs.
+    pub fn new(task: &SuiteTask, parts: Vec<Vec<f64>>, last: bool) -> SuiteScores {
+        let mut all =
+            SuiteScores { task: task.clone(), scores: BTreeMap::new(), each: BTreeMap::new() };
+        for (word, parts) in task.metrics.iter().zip(parts) {
+            let counted = task.counted.unwrap_or_default();
+            let value = of_word(word).map_or(f64::NAN, |metric| metric.rule.value(&parts, counted));
+            all.scores.insert(word.clone(), value);
+            if last {
+                all.each.insert(word.clone(), parts);
+            }
+        }
+        all
+    }
 }
 
 /// The member of a line.

@@ -1,8 +1,7 @@
-//! The suites of evaluation tasks of a run.
+//! The suites of a recipe or a run, with their questions.
 //!
-//! In: the suites that a recipe or lock names, their files. Out: their tasks as a lock has them; requests and a
-//! tokenizer, ready for a model. Must stay true: a run asks what its lock says, or is refused: settings, questions,
-//! examples and tokenizer have the digests in the lock, and every question has tokens that fit into a window.
+//! A run asks what its lock says, or is refused: settings, questions, examples and tokenizer have the digests in the lock,
+//! and every question has tokens that fit into a window.
 
 use std::path::Path;
 
@@ -11,27 +10,52 @@ use data::text::locked::{Around, around, mismatch};
 use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
-use suite::SuiteError;
-use suite::asked::{Asked, Opened, open};
-use suite::encode::{self, Codec, Encoder, TokenError};
-use suite::score::counted;
-use suite::suite::{Kind as TaskKind, Task};
+use records::measure::{Measure, Model};
+use records::run::{RunError, RunErrorKind, digest_of};
 use tasks::metric::Rule;
 
-use crate::run::{RunError, digest_of};
+use crate::SuiteError;
+use crate::asked::{Asked, Opened, open};
+use crate::encode::{self, Codec, Encoder, TokenError};
+use crate::reply::{of_question, reply, unasked};
+use crate::score::{Reply, counted, part};
+use crate::suite::{Kind as TaskKind, Task};
 
 /// The tasks of a run's suites, with a tokenizer.
 #[derive(Debug)]
-pub struct Suites {
+struct Suites {
     /// In the order of the lock.
-    pub asked: Vec<Asked>,
+    asked: Vec<Asked>,
     /// As in training.
-    pub tokens: TextTokens,
+    tokens: TextTokens,
+}
+
+impl Measure for Suites {
+    fn ask(
+        &self,
+        model: &mut dyn Model,
+        task: usize,
+        question: usize,
+        longest: usize,
+    ) -> Result<Vec<f64>, RunError> {
+        let Some(Asked { task, requests, places, .. }) = self.asked.get(task) else {
+            return Ok(Vec::new());
+        };
+        let (Some(request), Some(place)) = (requests.get(question), places.get(question)) else {
+            return Ok(Vec::new());
+        };
+        let reply = match reply(model, &self.tokens, longest, task, request) {
+            // A model that has diverged is a result, which the loss at the end names.
+            Err(error) if error.kind == RunErrorKind::Finding => Reply::Diverged,
+            reply => reply.map_err(|error| of_question(error, place, &task.name))?,
+        };
+        Ok(task.metrics.iter().map(|metric| part(task, *metric, request, &reply)).collect())
+    }
 }
 
 /// The tokens of text, as in training.
 #[derive(Debug)]
-pub struct TextTokens {
+struct TextTokens {
     tokenizer: Tokenizer,
     around: Around,
 }
@@ -101,7 +125,7 @@ impl OfRecipe {
 }
 
 /// The longest input of a run's evaluations, in tokens.
-pub fn length(seq_len: u64) -> usize {
+fn length(seq_len: u64) -> usize {
     usize::try_from(seq_len).unwrap_or(usize::MAX)
 }
 
@@ -110,7 +134,7 @@ pub fn length(seq_len: u64) -> usize {
 pub fn of(
     experiment: &Experiment,
     documents: Option<&TextIndex>,
-) -> Result<Option<Suites>, RunError> {
+) -> Result<Option<Box<dyn Measure>>, RunError> {
     let Evaluation { suites, suite_data, tokenizer_file, tasks, .. } = &experiment.evaluation;
     if suites.is_empty() && tasks.is_empty() {
         return Ok(None);
@@ -130,17 +154,7 @@ pub fn of(
     }
     let tokens = TextTokens::of(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
     can_be_asked(&asked, &tokens, length(experiment.data.seq_len))?;
-    Ok(Some(Suites { asked, tokens }))
-}
-
-/// An error about a question that has no tokens.
-pub fn unasked(TokenError { message, help }: TokenError) -> RunError {
-    RunError::input(message, help)
-}
-
-/// An error about a question, with its file and line.
-pub fn of_question(error: RunError, place: &str, task: &str) -> RunError {
-    RunError { message: format!("{place}: task `{task}`: {}", error.message), ..error }
+    Ok(Some(Box::new(Suites { asked, tokens })))
 }
 
 /// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
