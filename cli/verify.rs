@@ -1,7 +1,6 @@
 //! `canonc verify`: checks every digest of a run or a lock again, offline. Only --replay needs libtorch.
 //!
-//! In: a run's folder or a lock. Out: the checks that passed and those that failed. Must stay true: exit 1 if and
-//! only if a check fails, 3 if a check cannot be decided here; nothing is written.
+//! The exit code is 1 if and only if a check fails, 3 if a check cannot be decided here.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -20,13 +19,13 @@ use crate::tensors::{Tensors, Work};
 use crate::{beside, locks, named, output};
 
 pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
-    let (mut whats, replay) = meant(args)?;
+    let (mut whats, replay) = requested(args)?;
     if replay.is_none() {
         whats = whats.into_iter().flat_map(with_runs).collect();
     }
     if let [what] = whats.as_slice() {
         let (report, help) = one(what, replay, args, tensors, &mut Folders::default())?;
-        say(args, None, &report)?;
+        print_report(args, None, &report)?;
         return end(what, &report, help);
     }
     if replay.is_some() {
@@ -44,7 +43,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
             if args.json {
                 all.push(json_of(Some(what), &report));
             } else {
-                say(args, Some(what), &report)?;
+                print_report(args, Some(what), &report)?;
             }
             end(what, &report, help)
         });
@@ -101,56 +100,34 @@ fn one(
     tensors: &dyn Tensors,
     folders: &mut Folders,
 ) -> Result<(Report, Option<String>), Failure> {
-    let place = place(what)?;
-    if let (Place::Run(folder), None) = (&place, replay)
+    let target = target(what)?;
+    if let (Target::Run(folder), None) = (&target, replay)
         && let Some(report) = beside::report(folder)
     {
         return Ok((report, None));
     }
-    match place {
-        Place::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
+    match target {
+        Target::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
         // The lock beside the folder says whose it is.
-        Place::Run(folder)
+        Target::Run(folder)
             if !Paths::new(&folder).lock().exists() && lock_beside(&folder).is_file() =>
         {
             let broken = vec![format!("the run has no lock, but {}.lock is beside its folder", shown(&folder))];
             Ok((Report { broken, ..Report::default() }, None))
         }
-        Place::Run(folder) => {
-            let lock = Paths::new(&folder).lock();
-            if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
-                of_this_version(&lock, &text)?;
-            }
-            let which = if args.all { Remake::Every } else { Remake::Spread };
-            if replay.is_some() {
-                tensors.carry_out(Work::PrepareReplay(&folder))?;
-            }
-            let mut report = of_run(&folder, args.data.as_deref(), which)?;
-            signature(&folder, args, &mut report)?;
-            report.broken.extend(folders.faults(&folder));
-            if let Some(amount) = replay {
-                // Steps are trained again from the run's own files, so those must be intact.
-                if report.broken.is_empty() {
-                    let (data, report) = (args.data.as_deref(), &mut report);
-                    tensors.carry_out(Work::Replay { folder: &folder, data, steps: amount, report })?;
-                } else {
-                    report.undecided("replay: not started because of the findings above");
-                }
-            }
-            Ok((report, None))
-        }
-        Place::Lock(path) if path.exists() && (replay.is_some() || args.signers.is_some()) => {
+        Target::Run(folder) => run_report(&folder, replay, args, tensors, folders).map(|report| (report, None)),
+        Target::Lock(path) if path.exists() && (replay.is_some() || args.signers.is_some()) => {
             Err(Failure::bad_input(format!(
                 "`{}` is not a run's folder: a lock has no steps to replay and no attestation to sign",
                 shown(&path)
             ))
             .help("name a folder written by `canonc run`, such as runs/NAME"))
         }
-        Place::Lock(path) if path.is_file() && path.extension().is_none_or(|end| end != "lock") => {
+        Target::Lock(path) if path.is_file() && path.extension().is_none_or(|end| end != "lock") => {
             Err(Failure::bad_input(format!("`{}` is not a run or a lock", shown(&path)))
                 .help("name folders of runs, folders of comparisons, or files whose names end in .lock"))
         }
-        Place::Lock(path) => {
+        Target::Lock(path) => {
             let text = read_text(&path)?;
             of_this_version(&path, &text)?;
             Ok(match read_lock(&shown(&path), &text) {
@@ -162,6 +139,37 @@ fn one(
             })
         }
     }
+}
+
+/// Verifies a run, and trains steps again if asked to.
+fn run_report(
+    folder: &Path,
+    replay: Option<Amount>,
+    args: &VerifyArgs,
+    tensors: &dyn Tensors,
+    folders: &mut Folders,
+) -> Result<Report, Failure> {
+    let lock = Paths::new(folder).lock();
+    if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
+        of_this_version(&lock, &text)?;
+    }
+    let which = if args.all { Remake::Every } else { Remake::Spread };
+    if replay.is_some() {
+        tensors.carry_out(Work::PrepareReplay(folder))?;
+    }
+    let mut report = of_run(folder, args.data.as_deref(), which)?;
+    signature(folder, args, &mut report)?;
+    report.broken.extend(folders.faults(folder));
+    if let Some(steps) = replay {
+        // Steps are trained again from the run's own files, so those must be intact.
+        if report.broken.is_empty() {
+            let (data, report) = (args.data.as_deref(), &mut report);
+            tensors.carry_out(Work::Replay { folder, data, steps, report })?;
+        } else {
+            report.undecided("replay: not started because of the findings above");
+        }
+    }
+    Ok(report)
 }
 
 /// `NAME.lock` beside the folder `NAME`.
@@ -179,7 +187,7 @@ const REPLAYED: u64 = 32;
 
 /// The runs and locks to check, and how many steps to train again. The word after `--replay` is a run if it is
 /// not a number and no other run is given.
-fn meant(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
+fn requested(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
     let named = || match args.what.is_empty() {
         false => Ok(args.what.clone()),
         true => Err(Failure::bad_input("no run is named")
@@ -212,8 +220,8 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<()
     };
     let text =
         disk::read_text(file, disk::SMALL).map_err(|error| Failure::cannot_read(file, &error))?;
-    let signers = AllowedSigners::parse(&text).map_err(|(line, why)| {
-        Failure::bad_input(why)
+    let signers = AllowedSigners::parse(&text).map_err(|(line, fault)| {
+        Failure::bad_input(fault)
             .at(format!("{}:{line}", shown(file)))
             .help("a line is a name and a public key: ada@lab.org ssh-ed25519 AAAA...")
     })?;
@@ -228,15 +236,15 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<()
     Ok(())
 }
 
-enum Place {
+enum Target {
     Run(PathBuf),
     Lock(PathBuf),
 }
 
 /// A run's folder or name, or a lock.
-fn place(what: &Path) -> Result<Place, Failure> {
+fn target(what: &Path) -> Result<Target, Failure> {
     let path = named::run_or_path(what)?;
-    Ok(if path.is_dir() { Place::Run(path) } else { Place::Lock(path) })
+    Ok(if path.is_dir() { Target::Run(path) } else { Target::Lock(path) })
 }
 
 /// Refuses a lock of another version: this canonc cannot read it, but that does not make it wrong.
@@ -271,7 +279,7 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     let (mut documents, mut unread) = (None, None);
     if let Some(experiment) = &experiment {
         match runs::documents_if_there(experiment, data) {
-            Ok(found) => documents = found,
+            Ok(index) => documents = index,
             // A file that was named must be there.
             Err(failure) if data.is_some() => return Err(failure),
             // The other checks need no documents, and a damaged file must not hide what they find.
@@ -279,15 +287,15 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
         }
     }
     // Other documents than the lock's, given by name, are a finding.
-    if let (Some(experiment), Some(of), Some(_)) = (&experiment, &documents, data)
-        && let Err(error) = records::job::check_documents(experiment, of)
+    if let (Some(experiment), Some(index), Some(_)) = (&experiment, &documents, data)
+        && let Err(error) = records::job::check_documents(experiment, index)
     {
         unread = Some(error.message);
         documents = None;
     }
     let mut report = check(folder, documents, which).map_err(failure)?;
-    if let Some(why) = unread {
-        report.broken(format!("the documents: {why}"));
+    if let Some(fault) = unread {
+        report.broken(format!("the documents: {fault}"));
     }
     Ok(report)
 }
@@ -310,9 +318,9 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     if *about_strays > 0 {
         help.push("move files that do not belong to the run elsewhere".to_owned());
     }
-    let signed = match place(what) {
-        Ok(Place::Run(folder)) => Paths::new(folder).signature().exists(),
-        Ok(Place::Lock(_)) | Err(_) => false,
+    let signed = match target(what) {
+        Ok(Target::Run(folder)) => Paths::new(folder).signature().exists(),
+        Ok(Target::Lock(_)) | Err(_) => false,
     };
     if *about_signature > 0 && !signed {
         help.push(format!(
@@ -346,7 +354,7 @@ fn json_of(what: Option<&Path>, report: &Report) -> serde_json::Value {
 }
 
 /// Prints the result of a check; with several, each under its name.
-fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Failure> {
+fn print_report(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Failure> {
     if args.json {
         return output::json(&json_of(what, report));
     }

@@ -1,5 +1,6 @@
-//! In: the facts and results of a finished run. Out: `attestation.toml`, and the same read back. Must stay true: claims
-//! are above the seal; time and duration are below it, so two runs of one lock on one machine claim the same text.
+//! `attestation.toml`: the facts and results of a finished run.
+//!
+//! Claims are above the seal; time and duration are below it, so two runs of one lock on one machine claim the same text.
 
 use lab::field::quote;
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
-//! In: a key, a call of `dropout`, its rate, a window and a range of its elements. Out: which of them are kept. Must stay
-//! true: an element's draw is a function of (key, place, window, element) alone, so that threads, micro-batches, ranks,
-//! resumption and recomputation get equal bits; it uses only integer arithmetic, so every platform gets them too.
+//! The draws of dropout: which elements are kept.
+//!
+//! An element's draw is a function of its key, place, window and number alone, in integer arithmetic, so that threads,
+//! micro-batches, ranks, resumption, recomputation and platforms get equal bits.
 
 use blake3::Hasher;
 

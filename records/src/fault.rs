@@ -1,6 +1,7 @@
-//! In: a point's name from a hidden flag, `NAME[:COUNT]`. Out: at that point's COUNT-th passing the process aborts, or
-//! the disk is full. Must stay true: every durable step of a run has its points, and the list is closed and tested
-//! point by point; without the flag this does nothing, and it reads no environment variable.
+//! Faults for tests: a hidden flag, `NAME[:COUNT]`, lets the process abort, or the disk be full, at the COUNT-th passing of
+//! a point.
+//!
+//! Every durable step of a run has its points; the list is closed and tested point by point.
 
 use std::fmt;
 use std::io;

@@ -1,8 +1,7 @@
-//! In: the folder of a run that claims to be finished, and its lock's requirements. Out: its attestation and every
-//! logged record, or the first mismatch. A diverged run is finished too: its log ends with the step that has a loss or
-//! gradient norm that is not a number. Must stay true: no logged value of a run is used, and no run is called finished,
-//! before this check passes; the attestation is checked against the lock and the log, with the log's chain computed
-//! again; no tensors are read and nothing is computed from the lock (`canonc verify` does both), so this is quick.
+//! Reads a finished run: its attestation and every logged record, checked against each other and the lock.
+//!
+//! A diverged run is finished too: its log ends with the step that has a loss or gradient norm that is not a number. No
+//! tensors are read and nothing is computed from the lock (`canonc verify` does both), so this is quick.
 
 use compiler::digest::Digest;
 use lab::experiment::{Digests, Experiment};

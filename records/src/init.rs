@@ -1,7 +1,8 @@
-//! In: an init rule, a seed, a parameter's key and a range of its elements. Out: those elements. Must stay true: the
-//! key is the manifest's; element `e` is a function of (rule, seed, key, `e`) alone, so shards, threads and two arms
-//! that share a path get equal bits; it uses only integer arithmetic, IEEE add/multiply/divide/sqrt and libm, so every
-//! platform gets equal bits too. The rules are those of the released models.
+//! The initial values of parameters, by the rules of the released models.
+//!
+//! An element is a function of the rule, the seed, the parameter's key in the manifest and its number alone, so shards,
+//! threads and two arms that share a path get equal bits. Integer arithmetic, IEEE add, multiply, divide, square root and
+//! libm give every platform equal bits, too.
 
 mod digest;
 pub mod normal;

@@ -483,9 +483,9 @@ pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(),
     }
 }
 
-fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), RunError> {
-    let found = digest_of(*index.identity());
-    if digest == digest_of(*index.documents_digest()) {
+fn check_identity(name: &str, locked: Digest, index: &TextIndex) -> Result<(), RunError> {
+    let digest = digest_of(*index.identity());
+    if locked == digest_of(*index.documents_digest()) {
         return Err(RunError::finding(
             format!(
                 "an earlier canonc bound the lock only to the documents \"{name}\", not to their tokens"
@@ -493,12 +493,12 @@ fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), R
             "bind it again: `canonc bind LOCK --data PATH`",
         ));
     }
-    if found != digest {
+    if digest != locked {
         return Err(RunError::finding(
             format!(
                 "the documents \"{name}\" are not those of the lock: their digest is {}, the lock has {}",
-                found.short(),
-                digest.short()
+                digest.short(),
+                locked.short()
             ),
             "name the prepared file that was bound with --data PATH, or restore it; other documents need another lock",
         ));

@@ -1,7 +1,7 @@
-//! In: the results of each step and evaluation. Out: an append-only log with one JSON object per line; each line has
-//! the digest of all lines up to it. After a resume, proof that repeated steps gave the same lines. Must stay true: a
-//! line holds only deterministic facts (no clock, no machine), and every float in its shortest text that reads back to
-//! the same bits; logged lines are never rewritten; a torn last line is cut, any other damage is reported.
+//! The metrics log: one JSON object per line, each with the digest of all lines up to it.
+//!
+//! A line holds only deterministic facts (no clock, no machine). Logged lines are never rewritten: after a resume, repeated
+//! steps must give the same lines. A torn last line is cut, any other damage is reported.
 
 mod questions;
 mod record;
@@ -77,10 +77,10 @@ pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunError> {
     let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
-        let place = || format!("line {} of {}", at + 1, path.display());
+        let position = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
             RunError::finding(
-                format!("{} is not a metrics line of this version of canonc", place()),
+                format!("{} is not a metrics line of this version of canonc", position()),
                 "read it with the canonc that wrote it",
             )
         })?;
@@ -90,7 +90,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
             return Err(RunError::finding(
                 format!(
                     "{} is not as canonc writes it: it has {body}, but canonc writes {}",
-                    place(),
+                    position(),
                     record.text()
                 ),
                 "restore the file, or move the run's folder away and run again from the start",
@@ -226,7 +226,7 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
 fn read_lines(path: &Path) -> Result<Read, RunError> {
     let mut read = Read::default();
     let mut number = 0;
-    let whole = disk::each_line(path, |line| {
+    let lines_read = disk::each_line(path, |line| {
         // Only the last line may be incomplete.
         if read.torn.is_some() {
             return Err(altered(path, number - 1, "it is not a metrics line"));
@@ -250,7 +250,7 @@ fn read_lines(path: &Path) -> Result<Read, RunError> {
         number += 1;
         Ok(())
     });
-    match whole {
+    match lines_read {
         Ok(done) => done.map(|()| read),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Read::default()),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(RunError::finding(

@@ -1,7 +1,7 @@
-//! Counts the evaluation questions of a locked experiment that also occur, word for word, in its own training windows.
+//! How many evaluation questions of an experiment also occur, word for word, in its own training windows.
 //!
-//! Memory does not grow with the length of training; a question counts as shown only if a training window holds all of it
-//! and its whole answer. Window keys keep held-out windows apart, but a task with few questions repeats them anyway.
+//! Window keys keep held-out windows apart, but a task with few questions repeats them anyway. Memory does not grow with the
+//! length of training; a question counts as shown only if a training window holds all of it and its whole answer.
 
 use std::collections::BTreeMap;
 

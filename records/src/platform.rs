@@ -1,8 +1,7 @@
 //! A lock's requirements for the machine's arithmetic, and facts about the machine.
-//! In: a spec (threads, CPU capability, BLAS mode) and an environment. Out: the variables that must be set before
-//! libtorch is loaded, and observations for the attestation and `doctor`. Must stay true: libtorch is linked, so it
-//! reads these before `main`; the CLI therefore compares first and restarts itself once with the missing variables set.
-//! An empty spec needs none.
+//!
+//! libtorch is linked, so it reads environment variables before `main`: the CLI compares first, and restarts itself once
+//! with the missing variables set.
 
 mod memory;
 mod variables;

@@ -1,6 +1,6 @@
-//! In: each step's number, loss and seconds. Out: one line with progress, speed and remaining time. Must stay true: no
-//! clock and no printing here: the caller times and prints; the rate follows the last steps, so neither the first one
-//! nor an evaluation in between dominates it.
+//! A line with the progress, speed and remaining time of a run. The caller times and prints.
+//!
+//! The rate follows the last steps, so neither the first one nor an evaluation in between dominates it.
 
 use std::fmt;
 
@@ -84,12 +84,12 @@ pub fn rounded(value: f64) -> String {
 
 /// `4.2 s`, `3 min 20 s`, `5 h 07 min`, `12 d 3 h`.
 pub fn span(seconds: f64) -> String {
-    let whole = seconds.max(0.0).round() as u64;
-    let (minutes, hours, days) = (whole / 60, whole / 3600, whole / 86400);
-    match whole {
+    let rounded = seconds.max(0.0).round() as u64;
+    let (minutes, hours, days) = (rounded / 60, rounded / 3600, rounded / 86400);
+    match rounded {
         0..10 => format!("{:.1} s", seconds.max(0.0)),
-        10..60 => format!("{whole} s"),
-        60..3600 => format!("{minutes} min {:02} s", whole % 60),
+        10..60 => format!("{rounded} s"),
+        60..3600 => format!("{minutes} min {:02} s", rounded % 60),
         3600..86400 => format!("{hours} h {:02} min", minutes % 60),
         _ => format!("{days} d {} h", hours % 24),
     }

@@ -1,9 +1,9 @@
-//! In: a lock's text and identity, and the folder of all runs. Out: the run's folder, held by one writer, with the
-//! names of everything in it. Must stay true: a folder belongs to one lock for ever; a writer that is gone holds
-//! nothing; files are replaced whole; foreign files are neither read nor deleted.
+//! The folder of a run, held by one writer.
 //!
 //! Files: `lock` (the lock's text), `metrics.jsonl` (hash-chained, deterministic), `timings.jsonl` and `events.jsonl`
 //! (times and events), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held by the writer).
+//!
+//! A folder belongs to one lock for ever; files are replaced whole; foreign files are neither read nor deleted.
 
 mod errors;
 mod event;
@@ -350,8 +350,8 @@ mod tests {
     use super::*;
 
     fn open(folder: &Path) -> Result<RunFolder, RunError> {
-        let belongs = |found: &str| {
-            if found == "mine" { Ok(()) } else { Err(RunError::input("another", "help")) }
+        let belongs = |text: &str| {
+            if text == "mine" { Ok(()) } else { Err(RunError::input("another", "help")) }
         };
         RunFolder::open(folder, "mine", belongs, &Faults::none())
     }

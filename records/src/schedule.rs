@@ -1,7 +1,8 @@
-//! In: a schedule and a step. Out: the factor of the base learning rate at that step. Must stay true: libm only, so a
-//! lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released;
-//! from the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back to 1 there, a
-//! step that is never trained).
+//! The factor of the base learning rate at a step.
+//!
+//! libm only, so a lock's learning rates have the same bits everywhere. Step 0 of a warm-up is factor 0, as released. From
+//! the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back to 1 there, a step that
+//! is never trained).
 
 use std::fmt;
 

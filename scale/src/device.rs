@@ -1,7 +1,6 @@
-//! Stated figures of devices.
+//! Figures of devices as their manufacturers state them, and the share of each that a training step is assumed to reach.
 //!
-//! In: a name. Out: the manufacturer's figures, and the share of each that a training step is assumed to reach. Must stay
-//! true: these are assumptions, not measurements; docs/scale.md repeats them with their sources.
+//! These are assumptions, not measurements; docs/scale.md repeats them with their sources.
 
 use compiler::plan::Processor;
 

@@ -1,8 +1,7 @@
 //! Training on many ranks, as data.
 //!
-//! In: a locked experiment, its plans, a number of ranks and how they divide the work. Out: what each rank owns, the
-//! exchanges of a training step in order, with their sizes; the memory and time that a step takes. Must stay true: pure,
-//! no libtorch; the runtime does exactly what [`schedule::Schedule`] lists, so what is predicted is what is sent.
+//! What each rank owns, the exchanges of a training step in order, and the memory and time that a step takes. Pure: no
+//! libtorch. The runtime does exactly what [`schedule::Schedule`] lists, so what is predicted is what is sent.
 //!
 //! Which rank owns what follows from the parameters' sizes alone:
 //!

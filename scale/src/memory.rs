@@ -1,8 +1,7 @@
-//! The memory of one rank in a training step.
+//! The most bytes that one rank holds at once in a training step, by what holds them.
 //!
-//! In: a schedule, the plan of a micro-batch. Out: the most bytes that a rank holds at once, by what holds them. Must stay
-//! true: counts follow the actions in order, with the buffers of each exchange and the copies that Gloo makes; libtorch,
-//! the program and what NCCL takes for itself are not in it.
+//! Counts include the buffers of each exchange and the copies that Gloo makes; libtorch, the program and what NCCL takes for
+//! itself are not in them.
 
 use std::collections::BTreeMap;
 
@@ -75,22 +74,22 @@ pub fn heaviest(
         units.map(|unit| schedule.shards.owned(unit, *rank)).sum::<u64>()
     };
     let largest = (0..schedule.ranks()).max_by_key(owned).unwrap_or(0);
-    let of = |rank| peak(schedule, micro, updates, sizes, rank, checks, network);
-    let (first, other) = (of(0), of(largest));
+    let peak_of = |rank| peak(schedule, micro, updates, sizes, rank, checks, network);
+    let (first, other) = (peak_of(0), peak_of(largest));
     if other.held.total() > first.held.total() { other } else { first }
 }
 
 /// The bytes of the moments that a rank keeps. `updates` says how each parameter is updated.
 pub fn moments(schedule: &Schedule, updates: &[ParamUpdate], rank: u64) -> u64 {
     let shards = &schedule.shards;
-    let of = |param: usize| {
+    let bytes_of = |param: usize| {
         let elements = match schedule.shard {
             Shard::None => (0..schedule.ranks()).map(|rank| shards.length(param, rank)).sum(),
             Shard::Optimizer | Shard::Full => shards.length(param, rank),
         };
         4 * elements * ParamUpdate::of(updates, param).moments() as u64
     };
-    (0..shards.params()).map(of).sum()
+    (0..shards.params()).map(bytes_of).sum()
 }
 
 /// The peak of a rank. `micro` is the plan of the schedule, `updates` says how each parameter is updated; with `checks`,
@@ -140,8 +139,9 @@ impl Walk<'_> {
         let shards = &schedule.shards;
         let all = |rank: Option<u64>| -> i128 {
             let units = 0..shards.units().len();
-            let of = |unit| rank.map_or(shards.elements(unit), |rank| shards.owned(unit, rank));
-            4 * i128::from(units.map(of).sum::<u64>())
+            let elements =
+                |unit| rank.map_or(shards.elements(unit), |rank| shards.owned(unit, rank));
+            4 * i128::from(units.map(elements).sum::<u64>())
         };
         let (whole, own) = (all(None), all(Some(rank)));
         let rounded = micro.inputs.iter().filter(|(input, _)| matches!(input, Input::Rounded(_)));
@@ -282,10 +282,10 @@ impl Walk<'_> {
                 self.note(Action::Wait(transfer));
             }
             Transfer::Weights { unit } => {
-                let whole = 4 * i128::from(self.schedule.shards.elements(unit));
-                self.held.gathered += whole;
+                let gathered = 4 * i128::from(self.schedule.shards.elements(unit));
+                self.held.gathered += gathered;
                 self.note(Action::Wait(transfer));
-                self.held.gathered -= whole;
+                self.held.gathered -= gathered;
             }
             // What was received is added where it is, and sent on.
             Transfer::Scatter { way: Way::Inside, .. } => return,
@@ -328,10 +328,10 @@ impl Walk<'_> {
             self.ever = 0;
         }
         for step in from..to {
-            let made = self.made.iter().filter(|(at, ..)| *at == step);
-            let made: i128 = made.map(|(.., bytes)| bytes).sum();
-            self.ever += made;
-            self.held.gradients += made;
+            let produced = self.made.iter().filter(|(at, ..)| *at == step);
+            let produced: i128 = produced.map(|(.., bytes)| bytes).sum();
+            self.ever += produced;
+            self.held.gradients += produced;
             self.held.values = self.live.get(step).copied().unwrap_or(0) - self.ever;
             self.note(action);
         }
@@ -342,8 +342,8 @@ impl Walk<'_> {
 
     /// The gradients of a unit are no longer held.
     fn send(&mut self, unit: usize) {
-        let of = self.made.iter().filter(|(_, of, _)| *of == unit);
-        let gradients: i128 = of.map(|(.., bytes)| bytes).sum();
+        let gradients_of = self.made.iter().filter(|(_, known, _)| *known == unit);
+        let gradients: i128 = gradients_of.map(|(.., bytes)| bytes).sum();
         self.held.gradients -= gradients.min(self.held.gradients);
     }
 

@@ -1,8 +1,7 @@
 //! Memory, bytes and seconds of a training step on stated devices.
 //!
-//! In: a locked experiment, its plans, a number of ranks, a device. Out: what a step costs, by part. Must stay true: bytes
-//! are exactly those of the schedule; seconds are a model: each step of a plan takes the longer of its operations and its
-//! memory traffic, each exchange its bytes over each kind of link; nothing is measured.
+//! Bytes are exactly those of the schedule. Seconds are a model: each step of a plan takes the longer of its operations and
+//! its memory traffic, each exchange its bytes over each kind of link. Nothing is measured.
 
 use std::collections::BTreeMap;
 
@@ -169,12 +168,12 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
 
 /// Seconds of each step of a plan, if it takes the longer of its operations and its memory traffic.
 fn roofline(plan: &Plan, sizes: Sizes, rate: f64, device: &Device) -> Vec<f64> {
-    let of = |step| {
+    let seconds = |step| {
         let work = plan.work(step, sizes);
         let computing = work.flops as f64 / (rate * PRODUCTS);
         computing.max(work.bytes as f64 / (device.memory * MEMORY))
     };
-    plan.steps.iter().map(of).collect()
+    plan.steps.iter().map(seconds).collect()
 }
 
 /// Seconds of these actions, if exchanges that have begun run one after another while a rank computes. `micro` has the

@@ -1,8 +1,8 @@
-//! In: one value per micro-batch, in any order of arrival, and how to add two. Out: their sum, always added in the same
-//! shape: runs of neighbours in sequence, and over the runs a balanced binary tree, where a node adds an aligned power of
-//! two of them and a node without a right half is its left half. Must stay true: the shape depends only on the number of
-//! micro-batches and the length of a run, not on which rank computes which value or adds which pair, so any number of
-//! ranks gives equal bits.
+//! Sums one value per micro-batch, which may arrive in any order, always in the same shape.
+//!
+//! Runs of neighbours are added in sequence, and the runs in a balanced binary tree, where a node adds an aligned power of two
+//! of them and a node without a right half is its left half. The shape depends only on the number of micro-batches and the
+//! length of a run, so any number of ranks gives equal bits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,8 +126,9 @@ impl Order {
     /// The number of sums that wait when the first `done` micro-batches have arrived.
     pub fn waiting(self, done: u64) -> u64 {
         let done = done.min(self.count);
-        let whole = if done == self.count { done } else { done - done % self.in_sequence.max(1) };
-        self.nodes(0..whole).len() as u64 + u64::from(done > whole)
+        let complete_runs =
+            if done == self.count { done } else { done - done % self.in_sequence.max(1) };
+        self.nodes(0..complete_runs).len() as u64 + u64::from(done > complete_runs)
     }
 
     /// Sums over the [`Order::nodes`] of a range, given the values of its micro-batches in order.

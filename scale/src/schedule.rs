@@ -1,8 +1,6 @@
-//! The exchanges of one training step.
+//! The exchanges of one training step, as a list of actions that is the same on every rank.
 //!
-//! In: the shards, how many micro-batches, and what ranks divide. Out: the step as a list of actions, the same on every
-//! rank, and the sizes of each exchange. Must stay true: ranks that follow the list never wait for one another in a
-//! circle; what a rank sends to another is what that one receives; micro-batch i is computed by rank i mod R.
+//! Ranks that follow the list never wait for one another in a circle. Micro-batch i is computed by rank i mod R.
 
 mod order;
 
@@ -209,20 +207,21 @@ impl Schedule {
         schedule.padded = schedule.pad();
         if let Some(local) = schedule.node {
             let machines = schedule.ranks() / local;
-            let of = |round| {
+            let sums_of = |round| {
                 let count = |machine| schedule.parts(round, machine).len() as u64;
                 (0..machines).map(count).collect()
             };
-            schedule.parts = (0..schedule.rounds()).map(of).collect();
+            schedule.parts = (0..schedule.rounds()).map(sums_of).collect();
         }
         schedule
     }
 
     fn pad(&self) -> Padded {
-        let most = |of: &dyn Fn(u64) -> u64| (0..self.ranks()).map(of).max().unwrap_or(0);
+        let most =
+            |elements: &dyn Fn(u64) -> u64| (0..self.ranks()).map(elements).max().unwrap_or(0);
         let segment = |segment: &Segment| {
-            let of = |dtype| most(&|rank| self.owned_in(segment, dtype, rank));
-            (of(DType::F32), of(DType::Bf16))
+            let most_in = |dtype| most(&|rank| self.owned_in(segment, dtype, rank));
+            (most_in(DType::F32), most_in(DType::Bf16))
         };
         let units = 0..self.shards.units().len();
         Padded {
@@ -307,23 +306,29 @@ impl Schedule {
             (Way::Flat, _) | (Way::Inside | Way::Across, None) => {
                 let owned = |other| self.shards.owned(unit, other);
                 let sent = counts(&|other| if rank < active { owned(other) } else { 0 });
-                let own = owned(rank);
-                (sent, counts(&|other| if other < active { own } else { 0 }))
+                let share_of_rank = owned(rank);
+                (sent, counts(&|other| if other < active { share_of_rank } else { 0 }))
             }
             (Way::Inside, Some(local)) => {
-                let here = |other: u64| other / local == rank / local;
+                let same_machine = |other: u64| other / local == rank / local;
                 let share = |other: u64| self.local_share(unit, other % local, local);
-                let sent = counts(&|to| if rank < active && here(to) { share(to) } else { 0 });
-                let own = share(rank);
-                (sent, counts(&|from| if from < active && here(from) { own } else { 0 }))
+                let sent =
+                    counts(&|to| if rank < active && same_machine(to) { share(to) } else { 0 });
+                let share_of_rank = share(rank);
+                (
+                    sent,
+                    counts(&|from| {
+                        if from < active && same_machine(from) { share_of_rank } else { 0 }
+                    }),
+                )
             }
             (Way::Across, Some(local)) => {
                 let equal = |other: u64| other % local == rank % local;
                 let owned = |other| self.shards.owned(unit, other);
                 let parts = |of: u64| self.count(round, of / local);
                 let sent = counts(&|to| if equal(to) { parts(rank) * owned(to) } else { 0 });
-                let own = owned(rank);
-                (sent, counts(&|from| if equal(from) { parts(from) * own } else { 0 }))
+                let share_of_rank = owned(rank);
+                (sent, counts(&|from| if equal(from) { parts(from) * share_of_rank } else { 0 }))
             }
         };
         Exchange::AllToAll { sent, received, dtype: DType::F32 }
@@ -333,10 +338,10 @@ impl Schedule {
     pub fn received(&self, action: Action, rank: u64, local: u64) -> Received {
         let (ranks, local) = (self.ranks(), local.clamp(1, self.ranks()));
         let start = rank / local * local;
-        let here = start..(start + local).min(ranks);
+        let machine = start..(start + local).min(ranks);
         // Ranks before `end`, without this one, on this machine and on others.
         let others = |end: u64| {
-            let near = here.end.min(end).saturating_sub(here.start) - u64::from(rank < end);
+            let near = machine.end.min(end).saturating_sub(machine.start) - u64::from(rank < end);
             (near, end - near - u64::from(rank < end))
         };
         let times =
@@ -350,16 +355,16 @@ impl Schedule {
                     let start = rank / node * node;
                     let end = (start + node).min(self.active(round)).max(start);
                     let from = (start..end).filter(|other| *other != rank);
-                    let near = from.clone().filter(|other| here.contains(other)).count() as u64;
+                    let near = from.clone().filter(|other| machine.contains(other)).count() as u64;
                     let far = from.count() as u64 - near;
                     times((near, far), 4 * self.local_share(unit, rank % node, node))
                 }
                 (Way::Across, Some(node)) => {
                     let all = self.parts.get(round as usize).map_or(0, |parts| parts.iter().sum());
-                    let machines = here.clone().filter(|other| other % node == rank % node);
+                    let machines = machine.clone().filter(|other| other % node == rank % node);
                     let near: u64 = machines.map(|other| self.count(round, other / node)).sum();
-                    let own = self.count(round, rank / node);
-                    times((near - own, all - near), 4 * self.shards.owned(unit, rank))
+                    let of_this_rank = self.count(round, rank / node);
+                    times((near - of_this_rank, all - near), 4 * self.shards.owned(unit, rank))
                 }
             };
         }
@@ -368,7 +373,7 @@ impl Schedule {
                 times(others(ranks), each * dtype.bytes() as u64)
             }
             Some(Exchange::Broadcast { elements, dtype }) => {
-                let near = here.start == 0;
+                let near = machine.start == 0;
                 let from = (u64::from(rank > 0 && near), u64::from(!near));
                 times(from, elements * dtype.bytes() as u64)
             }
@@ -378,8 +383,8 @@ impl Schedule {
 
     /// The number of sums that a machine's micro-batches of a round become.
     fn count(&self, round: u64, machine: u64) -> u64 {
-        let of = self.parts.get(round as usize).and_then(|parts| parts.get(machine as usize));
-        of.copied().unwrap_or(0)
+        let count = self.parts.get(round as usize).and_then(|parts| parts.get(machine as usize));
+        count.copied().unwrap_or(0)
     }
 
     /// Elements of a unit that the ranks with this local number own, on all machines.
@@ -427,7 +432,7 @@ impl Segment {
 impl Exchange {
     /// Bytes that a rank receives from others, by whether these are on its machine of `local` ranks.
     pub fn received(&self, rank: u64, ranks: u64, local: u64) -> Received {
-        let of = |other: u64| {
+        let bytes_from = |other: u64| {
             let elements = match self {
                 Exchange::AllToAll { received, .. } => {
                     received.get(other as usize).copied().unwrap_or(0)
@@ -441,7 +446,7 @@ impl Exchange {
         let mut bytes = Received::default();
         for other in (0..ranks).filter(|other| *other != rank) {
             let near = other / local.max(1) == rank / local.max(1);
-            *(if near { &mut bytes.near } else { &mut bytes.far }) += of(other);
+            *(if near { &mut bytes.near } else { &mut bytes.far }) += bytes_from(other);
         }
         bytes
     }

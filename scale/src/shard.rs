@@ -1,7 +1,8 @@
-//! In: the number of elements of each parameter, the layer of each, and a number of ranks. Out: the part of each
-//! parameter that each rank owns. Must stay true: every element has one owner; a border between two ranks is a border of
-//! blocks, so that sums over blocks do not depend on the number of ranks; a unit's elements, parameter after parameter,
-//! are the ranks' parts one after another, so that one collective moves the unit without reordering.
+//! The part of each parameter that each rank owns.
+//!
+//! A border between two ranks is a border of blocks, so that sums over blocks do not depend on the number of ranks. A unit's
+//! elements, parameter after parameter, are the ranks' parts one after another, so that one collective moves the unit without
+//! reordering.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -72,8 +73,9 @@ impl Shards {
         let mut shards = Shards { ranks, units, places };
         for at in 0..shards.units.len() {
             let owned = shards.units.get(at).map_or_else(Vec::new, |unit| {
-                let of = |rank| unit.params.iter().map(|param| shards.length(*param, rank)).sum();
-                (0..ranks).map(of).collect()
+                let elements_of =
+                    |rank| unit.params.iter().map(|param| shards.length(*param, rank)).sum();
+                (0..ranks).map(elements_of).collect()
             });
             if let Some(unit) = shards.units.get_mut(at) {
                 unit.owned = owned;

@@ -1,8 +1,7 @@
 //! When a micro-batch needs which parameters whole, and when its gradients are complete.
 //!
-//! In: the plan of a micro-batch, and the units in which parameters are exchanged. Out: segments of the plan, each with the
-//! parameters that it reads, and the step after which a unit's gradients are complete. Must stay true: a parameter is in a
-//! segment around every step that reads it; it depends on the plan alone, so all ranks have the same.
+//! A plan is cut into segments; a parameter is in a segment around every step that reads it. It depends on the plan alone, so
+//! all ranks have the same.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +64,7 @@ impl Timeline {
                 reads.push((n, shards.unit_of(held.0), *held));
             }
         }
-        let made: BTreeMap<u32, usize> = plan
+        let producers: BTreeMap<u32, usize> = plan
             .steps
             .iter()
             .enumerate()
@@ -73,7 +72,7 @@ impl Timeline {
             .collect();
         let mut complete = vec![0; shards.units().len()];
         for (output, id) in &plan.outputs {
-            if let (Output::Gradient(param), Some(step)) = (output, made.get(&id.0))
+            if let (Output::Gradient(param), Some(step)) = (output, producers.get(&id.0))
                 && let Some(last) = complete.get_mut(shards.unit_of(param.0 as usize))
             {
                 *last = (*last).max(*step);

@@ -1,7 +1,7 @@
-//! The schedules of the published locks.
+//! The schedules of the 64 locks of the release, on 1 to 512 ranks.
 //!
-//! In: the 64 locks of the release, on 1 to 512 ranks. Must stay true: every rank has the same exchanges in the same order;
-//! what one sends is what another receives; every gradient has one owner; nothing whole outlives its layer.
+//! Every rank has the same exchanges in the same order; what one sends is what another receives; every gradient has one owner;
+//! nothing whole outlives its layer.
 
 #![expect(clippy::disallowed_methods, reason = "tests read committed locks")]
 

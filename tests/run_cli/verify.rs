@@ -1,6 +1,4 @@
 //! `canonc verify` as a process: its classes, its last line, its exit codes; and the commands that refuse bad runs.
-//!
-//! In: a small finished run with one thing broken. Must stay true: exit 1 if and only if a claim is false.
 
 use std::fs;
 

@@ -1,7 +1,6 @@
-//! `canonc show FOLDER --ranks locked`: what a step of each lock costs, as a table.
+//! `canonc show FOLDER --ranks locked`: what a step of each lock costs, as a table in Markdown.
 //!
-//! In: a folder of locks. Out: a table in Markdown, with a row for all locks that cost the same. Must stay true: locks of
-//! other kinds, and without a number of devices, are left out; every number is `scale::predict`'s.
+//! A row stands for all locks that cost the same. Locks of other kinds, and without a number of devices, are left out.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -38,10 +38,10 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
     let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
     let length = file.inner.metadata()?.len();
     if length > most {
-        let why = format!(
+        let fault = format!(
             "it has {length} bytes, but the tensors of the lock's arch need less than {most}"
         );
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, fault));
     }
     let tensors = read_tensors(&mut file, header, slots)?;
     let rest = file.pass(u64::MAX, |_| ())?;
@@ -52,7 +52,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
         tensors: match (tensors, rest) {
             (Ok(digest), 0) => Ok(digest),
             (Ok(_), rest) => Err(format!("it has {rest} more bytes after its last tensor")),
-            (Err(why), _) => Err(why),
+            (Err(fault), _) => Err(fault),
         },
     })
 }

@@ -13,13 +13,13 @@ impl Store {
     /// Gives a saved checkpoint the chain of a log that goes on with an evaluation of its state.
     pub fn rechain(&self, saved: &Manifest, chain: Digest) -> Result<Manifest, RunError> {
         let now = Manifest { chain, ..saved.clone() };
-        let place = self.folder.join(name_of(saved.step));
-        let path = place.join(manifest::FILE);
+        let folder = self.folder.join(name_of(saved.step));
+        let path = folder.join(manifest::FILE);
         // Beside the checkpoint, which may hold no other file.
         let temporary = unfinished(&self.folder.join(manifest::FILE));
         replace(&temporary, now.text().as_bytes(), || Ok(()))
             .and_then(|()| fs::rename(&temporary, &path))
-            .and_then(|()| sync_folder(&place))
+            .and_then(|()| sync_folder(&folder))
             .map_err(|error| cannot_write(&path, &error))?;
         Ok(now)
     }

@@ -104,9 +104,9 @@ impl Store {
         written: &[blake3::Hash],
     ) -> Result<Content, RunError> {
         let path = self.temporary(step).join(part.file());
-        let wrong = |why: &str| {
+        let wrong = |fault: &str| {
             RunError::machine(
-                format!("{} was not written as it should be: {why}", path.display()),
+                format!("{} was not written as it should be: {fault}", path.display()),
                 "put the run's folder on a file system where each machine reads at once what another one wrote",
             )
         };
@@ -114,7 +114,7 @@ impl Store {
         let head = self.head(step, &slots)?;
         let Divided { content, by_process } = divided(&path, &head, &slots, owners, written.len())
             .map_err(|error| wrong(&error.to_string()))?
-            .map_err(|why| wrong(&why))?;
+            .map_err(|fault| wrong(&fault))?;
         match (0..).zip(&by_process).zip(written).find(|((_, read), wrote)| *read != *wrote) {
             None => Ok(content),
             Some(((process, _), _)) => {

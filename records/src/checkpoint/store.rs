@@ -412,9 +412,9 @@ pub(super) fn make_empty(folder: &Path) -> Result<(), RunError> {
     emptied.map_err(|error| cannot_write(folder, &error))
 }
 
-fn damaged(path: &Path, why: &str) -> RunError {
+fn damaged(path: &Path, fault: &str) -> RunError {
     RunError::finding(
-        format!("{} is damaged: {why}", path.display()),
+        format!("{} is damaged: {fault}", path.display()),
         "repeat the command: it uses an earlier checkpoint if there is one",
     )
 }

@@ -1,5 +1,5 @@
-//! In: an arch's parameters and a seed. Out: the digest of all initial values. Must stay true: it equals the digest
-//! that a run logs at its start; tensors are never whole in memory, so any machine can check any arch.
+//! The digest of all initial values of an arch, which a run logs at its start. Tensors are never whole in memory, so any
+//! machine can check any arch.
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;

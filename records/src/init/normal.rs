@@ -1,5 +1,4 @@
-//! In: a probability, or a point. Out: the standard normal's quantile there, or the mass below it. Must stay true: uses
-//! only IEEE add, multiply, divide, square root and libm, so the bits are the same everywhere.
+//! The standard normal's quantile and the mass below a point, with the same bits on every platform.
 //!
 //! The quantile is Wichura 1988, "Algorithm AS 241", PPND16: relative error about 1e-16.
 

@@ -1,6 +1,7 @@
-//! In: a 256-bit key and an element number. Out: that element's uniform draw. Must stay true: it is Philox4x32-10
-//! (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") with 64 bits of the key as
-//! its key, 64 more as the upper half of its counter and the block number as the lower half; each block of four
+//! Uniform draws by a 256-bit key and an element number.
+//!
+//! It is Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3") with 64 bits of
+//! the key as its key, 64 more as the upper half of its counter and the block number as the lower half; each block of four
 //! words gives two elements.
 
 /// Philox under one key.

@@ -1,7 +1,7 @@
-//! In: a job. Out: the memory, disk space and passes over documents that it needs, and whether it fits. Must stay true:
-//! estimates come from the plan's own sizes, without running or allocating; they exclude libtorch and the program, so a
-//! job that does not fit by this estimate surely does not fit; a caller that has run a micro-batch and an update adds to
-//! its measured peak what only the whole run needs.
+//! The memory, disk space and passes over documents that a job needs, and whether it fits.
+//!
+//! Estimates come from the plan's own sizes, without running or allocating. They exclude libtorch and the program, so a job
+//! that does not fit by this estimate surely does not fit.
 
 use compiler::plan::Sizes;
 
@@ -82,8 +82,8 @@ pub fn estimate(job: &Job) -> Estimate {
     let tried = moments.saturating_add(micro).max(update);
     let (memory, tried, host) = match job.device {
         Device::Cpu => {
-            let whole = on_device.saturating_add(windows);
-            (whole, tried.saturating_add(windows), whole)
+            let training = on_device.saturating_add(windows);
+            (training, tried.saturating_add(windows), training)
         }
         Device::Cuda => (on_device, tried, weights.saturating_add(windows)),
     };

@@ -1,8 +1,7 @@
 //! The score of each question at the last evaluation, as a member of its line.
 //!
-//! In: answers judged one by one. Out: text for the log, and the reverse. Must stay true: scores add up to the counts
-//! of the same line; two runs have equal `asked` digests only if they were asked the same questions in the same order;
-//! lines of older logs have no such member, and none is invented for them.
+//! Two runs have equal `asked` digests only if they were asked the same questions in the same order. Lines of older logs
+//! have no such member, and none is invented for them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -71,9 +70,9 @@ impl Questions {
             right: right.iter().filter(|right| **right).count() as u64,
             of: right.len() as u64,
         };
-        let found: BTreeMap<u32, Score> =
+        let scores: BTreeMap<u32, Score> =
             self.answers.iter().map(|(level, right)| (*level, counted(right))).collect();
-        if found != *answers {
+        if scores != *answers {
             return Some("logged single answers that do not add up to its counts".to_owned());
         }
         let right = self.tokens.iter().fold(0u64, |sum, right| sum.saturating_add(*right));

@@ -1,6 +1,7 @@
-//! In: the facts of a start, a step or an evaluation. Out: one line of JSON, and back. Must stay true: members are in
-//! one fixed order; floats are in the shortest form that reads back to the same bits, with `"NaN"`, `"inf"` and
-//! `"-inf"` as strings since JSON lacks them; counts replace ratios wherever a ratio would be rounded.
+//! A line of the metrics log as JSON, written and read.
+//!
+//! Members are in one fixed order. Floats are in the shortest form that reads back to the same bits, with `"NaN"`, `"inf"`
+//! and `"-inf"` as strings since JSON lacks them; counts replace ratios wherever a ratio would be rounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -283,7 +284,7 @@ impl Record {
             return vec![format!("the log has {}, but now comes {}", self.place(), now.place())];
         }
         let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
-        let said = |((name, before), (_, after)): (&(String, String), &(String, String))| {
+        let text = |((name, before), (_, after)): (&(String, String), &(String, String))| {
             match name.as_str() {
                 // Hundreds of digits; the counts already show the difference.
                 "questions" => "the scores of single questions differ".to_owned(),
@@ -291,7 +292,7 @@ impl Record {
                 _ => format!("{name} was {before} and is {after}"),
             }
         };
-        pairs.map(said).collect()
+        pairs.map(text).collect()
     }
 }
 

@@ -116,9 +116,9 @@ impl SuiteScores {
             return Some(why);
         }
         if !last {
-            let said = "which only the last evaluation does";
+            let rule = "which only the last evaluation does";
             return (!each.is_empty())
-                .then(|| format!("logged each question of the task `{name}`, {said}"));
+                .then(|| format!("logged each question of the task `{name}`, {rule}"));
         }
         if !each.keys().eq(words.iter().copied()) {
             return Some(format!("lacks single questions of the task `{name}`"));

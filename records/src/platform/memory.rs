@@ -1,6 +1,6 @@
-//! In: the system's data on its memory and on this process. Out: the most memory that this process can use, and the
-//! cause of that limit. Must stay true: only certain limits count (memory in use by others may become free later), and
-//! a system without this data gives no limit.
+//! The most memory that this process can use, and the cause of that limit.
+//!
+//! Only certain limits count: memory in use by others may become free later.
 
 use std::path::{Path, PathBuf};
 

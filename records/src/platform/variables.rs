@@ -1,6 +1,7 @@
-//! In: the name of an environment variable. Out: whether a result may depend on it. Must stay true: a variable of a
-//! library that computes for us counts, unless it is listed as harmless, since libraries have more variables than we
-//! could list, and new ones with each release.
+//! Whether a result may depend on an environment variable.
+//!
+//! A variable of a library that computes for us counts, unless it is listed as harmless, since libraries have more variables
+//! than we could list, and new ones with each release.
 
 /// The possible effect of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,14 +35,14 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
 /// The error for a path of the wrong kind, which another machine would refuse too.
 fn wrong_path(path: &Path, error: &io::Error) -> RunError {
     let text = error.to_string();
-    let why = if error.kind() == io::ErrorKind::NotADirectory {
+    let fault = if error.kind() == io::ErrorKind::NotADirectory {
         "a part of the path is not a folder"
     } else if error.kind() == io::ErrorKind::AlreadyExists {
         "a file is in the place of a folder"
     } else {
         text.split(" (os error").next().unwrap_or(&text)
     };
-    RunError::input(format!("`{}` cannot be used: {why}", path.display()), "name another path")
+    RunError::input(format!("`{}` cannot be used: {fault}", path.display()), "name another path")
 }
 
 /// The error when `path` could not be read.

@@ -1,5 +1,6 @@
-//! In: an event of a run. Out: a line for `events.jsonl`, with the time and the process. Must stay true: these lines
-//! are not evidence and no result depends on them; every automatic decision is among them.
+//! The events of a run, each a line of `events.jsonl` with the time and the process.
+//!
+//! These lines are not evidence and no result depends on them; every automatic decision is among them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,7 @@
-//! In: the text of a run's `kernels.txt`, or the paths that kernels took. Out: the same, read and written in one form.
-//! Must stay true: a line that no run of the lock can have written is refused, never merged into the lines that a later
-//! process writes or attests.
+//! `kernels.txt`: the paths that each kernel took.
+//!
+//! A line that no run of the lock can have written is refused, never merged into the lines that a later process writes or
+//! attests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,10 +50,10 @@ pub fn parse(text: &str) -> (Kernels, Option<String>) {
         kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
     }
     let differs = first_difference(text, &kernel_lines(&kernels));
-    let why = differs.map(|Difference { line, found, expected }| {
+    let fault = differs.map(|Difference { line, found, expected }| {
         format!("kernels.txt: line {line} is {found}, but canonc writes {expected}")
     });
-    (kernels, why)
+    (kernels, fault)
 }
 
 /// Entries that no run of the plan can have: kernels that the plan does not execute, implementations that do not exist

@@ -1,6 +1,4 @@
-//! In: a lock's text, and the lock in a run's folder. Out: the lock, or why it is invalid; whether the folder belongs
-//! to it. Must stay true: everything that affects a logged line or a saved weight must agree; everything else may
-//! differ.
+//! Whether a run's folder belongs to a lock: everything that affects a logged line or a saved weight must agree.
 
 use std::path::Path;
 
@@ -36,8 +34,8 @@ fn lock_error(name: &str, error: LockError) -> RunError {
         Some(folder) => of_another_version(folder),
         None => help,
     };
-    let place = line.map_or_else(String::new, |line| format!(":{line}"));
-    RunError::input(format!("{name}{place}: {message}"), help)
+    let position = line.map_or_else(String::new, |line| format!(":{line}"));
+    RunError::input(format!("{name}{position}: {message}"), help)
 }
 
 /// Whether a folder with the lock text `found` may be continued.
@@ -47,8 +45,8 @@ pub fn belongs(
     evaluates_every: u64,
     found: &str,
 ) -> Result<(), RunError> {
-    let place = folder.join("lock").display().to_string();
-    let theirs = read_experiment(&place, found)?;
+    let path = folder.join("lock").display().to_string();
+    let theirs = read_experiment(&path, found)?;
     let Digests { train, eval, platform } = theirs.digests;
     let pairs = [
         ("lock", train, digests.train),

@@ -1,6 +1,5 @@
-//! In: the text of a small TOML file. Out: the same with a `[seal]` section that holds its digest, and the check of
-//! such a text. Must stay true: the seal covers everything above the section, byte for byte, so it includes every
-//! field; the text below is outside the claim.
+//! Seals the text of a small TOML file: its `[seal]` section holds the digest of everything above it, byte for byte. The text
+//! below is outside the claim.
 
 use compiler::digest::Digest;
 
@@ -18,11 +17,11 @@ pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
     };
     // Requires the line feed, since a file that ends sooner was truncated.
     let claimed = rest.split_once("\"\n").and_then(|(digits, _)| Digest::parse(digits));
-    let found = Digest::of(tag, body);
+    let actual = Digest::of(tag, body);
     match claimed {
-        Some(claimed) if claimed == found => Ok(body),
+        Some(claimed) if claimed == actual => Ok(body),
         Some(claimed) => {
-            Err(format!("its seal is {}, but its text has {}", claimed.short(), found.short()))
+            Err(format!("its seal is {}, but its text has {}", claimed.short(), actual.short()))
         }
         None => Err("its seal is not a digest".to_owned()),
     }

@@ -27,9 +27,9 @@ impl Watched {
     /// Opens a log, or begins it, durably.
     pub(super) fn open(&mut self, path: &Path) -> Result<(), RunError> {
         let write = |error: io::Error| cannot_write(path, &error);
-        let own = Own::open(path).map_err(write)?;
+        let log = Own::open(path).map_err(write)?;
         sync_folder(parent(path)).map_err(write)?;
-        self.logs.insert(path.to_owned(), own);
+        self.logs.insert(path.to_owned(), log);
         Ok(())
     }
 

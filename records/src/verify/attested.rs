@@ -300,8 +300,8 @@ fn wrong_paths(attestation: &Attestation, experiment: &Experiment) -> Vec<String
     let paths =
         kernels.iter().flat_map(|(kernel, paths)| paths.iter().map(move |path| (kernel, path)));
     let wrong = paths.filter_map(|(kernel, path)| {
-        let why = excluded(kernel, path)?;
-        Some(format!("it claims {kernel} computed by `{path}`, but {why}"))
+        let reason = excluded(kernel, path)?;
+        Some(format!("it claims {kernel} computed by `{path}`, but {reason}"))
     });
     wrong.collect()
 }

@@ -120,25 +120,25 @@ fn check_one(
     slots: &[Slot],
     of_end: bool,
 ) -> Result<Manifest, String> {
-    let place = folder.join(name);
-    let said = checkpoint::manifest(&place)?;
-    if said.lock != experiment.id() {
+    let checkpoint_folder = folder.join(name);
+    let claimed = checkpoint::manifest(&checkpoint_folder)?;
+    if claimed.lock != experiment.id() {
         return Err(format!(
             "it belongs to lock {}, but the run to {}",
-            said.lock.short(),
+            claimed.lock.short(),
             experiment.id().short()
         ));
     }
-    if name_of(said.step) != name {
+    if name_of(claimed.step) != name {
         return Err(format!(
             "it is the state after step {}, but its folder is named {name}",
-            said.step
+            claimed.step
         ));
     }
-    if said.step > experiment.budget.steps {
+    if claimed.step > experiment.budget.steps {
         return Err(format!("the run has {}", dsl::counted(experiment.budget.steps, "step")));
     }
-    let manifest = checkpoint::verify(&place, slots)?;
+    let manifest = checkpoint::verify(&checkpoint_folder, slots)?;
     if let Some(log) = log {
         let heads = log.heads_after(manifest.step);
         let head = heads.last().copied();
@@ -169,12 +169,12 @@ fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), Str
         (Part::FirstMoment, zeros(Part::FirstMoment)),
         (Part::SecondMoment, zeros(Part::SecondMoment)),
     ] {
-        let found = manifest.content(part).tensors;
-        if found != expected {
+        let tensors = manifest.content(part).tensors;
+        if tensors != expected {
             return Err(format!(
                 "its {} are {}, but before the first step they are {}",
                 part.name(),
-                found.short(),
+                tensors.short(),
                 expected.short()
             ));
         }

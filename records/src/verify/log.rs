@@ -245,20 +245,20 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
             }
         }
     }
-    let made = |remade| {
+    let claim = |remade| {
         format!(
             "data of {remade} of {}: the same digests and counted targets",
             dsl::counted(count, "step")
         )
     };
     if remade > 0 && remade == count {
-        report.recomputed(Subject::Batches, made(remade));
+        report.recomputed(Subject::Batches, claim(remade));
     } else if remade > 0 {
         let part = |of| format!("{of} of {}", dsl::counted(count, "step"));
         let rest = count - remade;
         report.split(
             Subject::Batches,
-            (part(remade), made(remade)),
+            (part(remade), claim(remade)),
             (
                 part(rest),
                 format!("data of {rest} of {}: `--all` recomputes it", dsl::counted(count, "step")),
@@ -314,15 +314,15 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
         );
         return;
     }
-    let found = match held_out(job) {
-        Ok(found) => found,
+    let held_out_data = match held_out(job) {
+        Ok(held_out_data) => held_out_data,
         Err(error) => {
             report.broken(format!("held-out windows: {}", error.message));
             return;
         }
     };
     // Canonc logs single questions since its log has a place for them, so that a log without them may be an older one.
-    let per_question = found.tokens > 0 || job.writing.is_some();
+    let per_question = held_out_data.tokens > 0 || job.writing.is_some();
     let last = log.evaluations().last().filter(|last| last.step == job.steps);
     if per_question && last.is_some_and(|last| last.questions.is_none()) {
         report.trusted(
@@ -331,7 +331,7 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
         );
     }
     for evaluation in log.evaluations() {
-        if let Err(why) = check_evaluation(evaluation, &found, job) {
+        if let Err(why) = check_evaluation(evaluation, &held_out_data, job) {
             report.broken(format!("the evaluation after step {} {why}", evaluation.step));
             return;
         }
@@ -346,26 +346,30 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
 }
 
 fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
-    let mut found = HeldOut::default();
+    let mut data = HeldOut::default();
     let mut batch = Batch::default();
     let mut first = 0;
     while first < job.evaluation_windows {
         let end = (first + job.rows.max(1)).min(job.evaluation_windows);
         job.held_out.fill(first..end, &mut batch)?;
         first = end;
-        found.counted += batch.counted_targets();
-        found.asked.batch(&batch, first - batch.rows() as u64);
+        data.counted += batch.counted_targets();
+        data.asked.batch(&batch, first - batch.rows() as u64);
         for Answer { row: _, start: _, len, level, complete } in batch.answers() {
             if *complete {
-                found.tokens += *len as u64;
-                *found.answers.entry(*level).or_default() += 1;
+                data.tokens += *len as u64;
+                *data.answers.entry(*level).or_default() += 1;
             }
         }
     }
-    Ok(found)
+    Ok(data)
 }
 
-fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Result<(), String> {
+fn check_evaluation(
+    evaluation: &Evaluation,
+    locked_data: &HeldOut,
+    job: &Job,
+) -> Result<(), String> {
     let Evaluation { step, nll, counted, tokens, answers, measures, questions, suites: _ } =
         evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
@@ -375,15 +379,15 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
     if nll.is_some_and(|nll| nll < 0.0) {
         return Err("logged a negative cross-entropy".to_owned());
     }
-    same("counted targets", *counted, found.counted)?;
+    same("counted targets", *counted, locked_data.counted)?;
     let metrics = job.metrics;
-    same("tokens of answers", tokens.of, if metrics.tokens { found.tokens } else { 0 })?;
+    same("tokens of answers", tokens.of, if metrics.tokens { locked_data.tokens } else { 0 })?;
     let means = u64::from(nll.is_some());
-    same("mean losses", means, u64::from(metrics.loss && found.counted > 0))?;
+    same("mean losses", means, u64::from(metrics.loss && locked_data.counted > 0))?;
     // The model writes answers to other questions than those in the windows.
     if job.writing.is_none() {
         let none = BTreeMap::new();
-        let locked = if metrics.answers { &found.answers } else { &none };
+        let locked = if metrics.answers { &locked_data.answers } else { &none };
         for (level, of) in locked {
             let logged = answers.get(level).map_or(0, |score| score.of);
             same(&format!("answers of level {level}"), logged, *of)?;
@@ -402,7 +406,7 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
                 return Err(why);
             }
             // If the model writes its answers, other questions come after those of the windows.
-            if job.writing.is_none() && questions.asked != digest_of(found.asked.digest()) {
+            if job.writing.is_none() && questions.asked != digest_of(locked_data.asked.digest()) {
                 return Err("logged scores of single questions for other windows than the lock's"
                     .to_owned());
             }

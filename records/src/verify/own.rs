@@ -110,11 +110,11 @@ fn start(job: &Job, records: &[Record]) -> Result<(), String> {
     }
 }
 
-fn refused(paths: &Paths, why: &str) -> RunError {
+fn refused(paths: &Paths, fault: &str) -> RunError {
     let folder = paths.folder.display();
     RunError::finding(
         format!(
-            "the run in {folder} is complete but cannot be attested: read back from disk, {why}"
+            "the run in {folder} is complete but cannot be attested: read back from disk, {fault}"
         ),
         format!(
             "look for another program that writes there, or a failing disk; then move {folder} away and run the lock \

@@ -130,8 +130,8 @@ impl Report {
     }
 
     /// Adds a claim that could not be recomputed here, with the reason for the closing line.
-    pub fn trusted_since(&mut self, subject: Subject, why: &str, text: impl Into<String>) {
-        self.trusted.push(Claim { subject, part: Some(why.to_owned()), text: text.into() });
+    pub fn trusted_since(&mut self, subject: Subject, reason: &str, text: impl Into<String>) {
+        self.trusted.push(Claim { subject, part: Some(reason.to_owned()), text: text.into() });
     }
 
     /// Splits a subject: one part was recomputed, the rest is taken on trust, each with its amount.

@@ -119,11 +119,11 @@ impl Rounding {
 
     fn suite(self, one: &SuiteScores, other: &SuiteScores) -> bool {
         let SuiteScores { task, scores, each } = one;
-        let of = task.questions;
+        let questions = task.questions;
         let is_share = |word: &str| metric::of_word(word).is_some_and(OfSuites::is_share);
         let score = |word: &str, one: f64, other: f64| match (is_share(word), word) {
             // A share is a number of questions, but for the rounding of the division.
-            (true, _) => self.answers((one - other).abs() * of as f64 - 1e-6, of),
+            (true, _) => self.answers((one - other).abs() * questions as f64 - 1e-6, questions),
             (false, "bits_per_byte") => self.losses(one, other, 1.0),
             (false, _) => self.losses(libm::log(one), libm::log(other), 1.0),
         };
@@ -131,7 +131,9 @@ impl Rounding {
             let mut pairs = one.iter().zip(other).map(|(one, other)| (*one, *other));
             one.len() == other.len()
                 && match is_share(word) {
-                    true => self.singles(pairs.map(|(one, other)| (one - other).abs()).sum(), of),
+                    true => {
+                        self.singles(pairs.map(|(one, other)| (one - other).abs()).sum(), questions)
+                    }
                     false => pairs.all(|(one, other)| self.losses(one, other, ALONE)),
                 }
         };

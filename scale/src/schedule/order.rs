@@ -1,9 +1,7 @@
 //! The order of a step's actions.
 //!
-//! In: a schedule. Out: what all ranks do in a step. Must stay true: every rank begins the same exchanges in the same order;
-//! whatever begins is waited for, before its result is needed and before the step ends; the parameters of a segment begin
-//! to arrive before the segment ahead of it is computed, and a unit's gradients are on their way while those of the next
-//! one are computed.
+//! The parameters of a segment begin to arrive before the segment ahead of it is computed, and a unit's gradients are on their
+//! way while those of the next one are computed. Whatever begins is waited for before its result is needed.
 
 use compiler::plan::DType;
 use lab::experiment::Shard;
@@ -199,11 +197,11 @@ impl Line<'_> {
             // With the last micro-batches, sums are complete.
             Transfer::Scatter { unit, way: Way::Flat | Way::Across, .. } => {
                 let complete = self.round + 1 == self.schedule.rounds();
-                let whole = match self.schedule.shard {
+                let is_whole = match self.schedule.shard {
                     Shard::None => true,
                     Shard::Optimizer | Shard::Full => false,
                 };
-                (complete && whole && !self.sums_later).then_some(Transfer::Sums { unit })
+                (complete && is_whole && !self.sums_later).then_some(Transfer::Sums { unit })
             }
             Transfer::Gather { .. } | Transfer::Sums { .. } | Transfer::Weights { .. } => None,
         }
