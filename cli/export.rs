@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
-use interop::beside::Record;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
+use interop::record::ImportRecord;
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
 use records::checkpoint;
@@ -48,11 +48,11 @@ pub fn export(args: &ExportArgs) -> Outcome {
         output::note(&warning);
     }
     let vocab = compiled.graph.vocab;
-    let (tokenizer, came) = match &experiment {
+    let (tokenizer, imported_text) = match &experiment {
         Some(experiment) => (tokenizer::tokenizer(args, experiment, vocab)?, None),
         None => {
             let tokenizer = tokenizer::of_arch(args, record.as_ref(), vocab)?;
-            (tokenizer, Some(tokenizer::came(args, record)?))
+            (tokenizer, Some(tokenizer::imported_text(args, record)?))
         }
     };
     let what = known.as_ref().map(|known| known.said(dtype));
@@ -79,7 +79,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             file: known.attested,
         }),
         tokenizer: tokenizer.as_ref().map_err(String::as_str),
-        came: came.as_ref(),
+        imported_text: imported_text.as_ref(),
     };
     let written = write(&request, &folder).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
@@ -144,7 +144,7 @@ struct Report {
 struct Source {
     compiled: Compiled,
     /// The folder of another program that it is from.
-    record: Option<Record>,
+    record: Option<ImportRecord>,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
     /// What is known about the weights, if there are any.
@@ -188,7 +188,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     let path = &named::run_or_path(&args.source)?;
     if let Some(Foreign { compiled, record }) = foreign::open(path, args.arch.as_deref())? {
         let weights = match &args.weights {
-            None if !interop::import::has_weights(path) => None,
+            None if !interop::folder::has_weights(path) => None,
             given => Some(weights::file(given.as_deref().unwrap_or(path))?),
         };
         let known = weights.as_deref().map(Known::of_file);

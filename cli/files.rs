@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use interop::beside::RECORD;
+use interop::record::RECORD;
 
 use crate::fail::{Failure, shown};
 

@@ -1,14 +1,16 @@
 //! A model in a folder of another program, or in one that `canonc export` or `canonc import` wrote.
 //!
-//! In: a folder, or weights. Out: its arch, and what its configuration says about texts. Must stay true: a folder is read
-//! as by `canonc import`, and nothing is written; what is in the folder of weights speaks only for those weights.
+//! A folder is read as by `canonc import`, and nothing is written; what is in the folder of weights speaks only for those
+//! weights.
 
 use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
-use interop::beside::{RECORD, Record, Texts};
 use interop::config::Keys;
-use interop::import::{self as other, WEIGHTS};
+use interop::folder::WEIGHTS;
+use interop::import::Request;
+use interop::record::{ImportRecord, RECORD};
+use interop::text_files::TextSettings;
 
 use crate::fail::{Failure, shown};
 use crate::files::{ARCH, CONFIG, PARAMS, is_foreign};
@@ -20,7 +22,7 @@ pub struct Foreign {
     /// The model.
     pub compiled: Compiled,
     /// The folder, and what its files say about texts.
-    pub record: Record,
+    pub record: ImportRecord,
 }
 
 /// Whether a folder's configuration says that it is a model's: other programs have a `config.json`, too.
@@ -35,7 +37,7 @@ pub fn own_arch(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     if exported.is_file() {
         return Ok(Some(exported));
     }
-    Ok(Record::beside(folder).map_err(import::failure)?.and_then(|record| record.arch))
+    Ok(ImportRecord::beside(folder).map_err(import::failure)?.and_then(|record| record.arch))
 }
 
 /// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
@@ -46,7 +48,7 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
     if let Some(own) = own_arch(folder)? {
         let (loaded, compiled) = load::compile(&own, arch)?;
         let compiled = load::only(&loaded.name, compiled, |compiled| &compiled.name)?;
-        let record = beside(folder)?.unwrap_or_else(|| plain(folder, Texts::default()));
+        let record = beside(folder)?.unwrap_or_else(|| plain(folder, TextSettings::default()));
         return Ok(Some(Foreign { compiled, record }));
     }
     if ![CONFIG, PARAMS].iter().any(|name| folder.join(name).is_file()) {
@@ -58,19 +60,19 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
         let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
         return Err(Failure::bad_input(message).help("remove --arch"));
     }
-    let request = other::Request { source: folder, name: None, devices: None, weights: false };
-    let imported = other::read(&request).map_err(import::failure)?;
+    let request = Request { source: folder, name: None, devices: None, weights: false };
+    let imported = interop::import::read(&request).map_err(import::failure)?;
     let record = plain(folder, imported.texts);
     Ok(Some(Foreign { compiled: imported.compiled, record }))
 }
 
 /// The record of a folder that canonc did not import.
-fn plain(folder: &Path, texts: Texts) -> Record {
-    Record { folder: folder.to_owned(), texts, arch: None, graph: None }
+fn plain(folder: &Path, texts: TextSettings) -> ImportRecord {
+    ImportRecord { folder: folder.to_owned(), texts, arch: None, graph: None }
 }
 
 /// What came with weights: the record of their import, or the files of the folder that they are the weights of.
-pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
+pub fn beside(weights: &Path) -> Result<Option<ImportRecord>, Failure> {
     let is_named =
         weights.file_name().is_some_and(|name| WEIGHTS.iter().any(|known| name == *known));
     let folder = match weights.is_dir() {
@@ -78,7 +80,7 @@ pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
         false if is_named => disk::parent(weights),
         false => return Ok(None),
     };
-    let record = Record::beside(folder).map_err(import::failure)?;
+    let record = ImportRecord::beside(folder).map_err(import::failure)?;
     if record.is_some() || !is_foreign(folder) {
         return Ok(record);
     }
@@ -89,7 +91,7 @@ pub fn beside(weights: &Path) -> Result<Option<Record>, Failure> {
 }
 
 /// A warning for weights that were imported for another graph: shapes may fit where constants do not.
-pub fn edited(record: &Record, compiled: &Compiled) -> Option<String> {
+pub fn edited(record: &ImportRecord, compiled: &Compiled) -> Option<String> {
     let graph = compiled.identity.graph.to_string();
     let other = record.graph.as_ref().is_some_and(|known| *known != graph);
     other.then(|| {
@@ -102,13 +104,13 @@ pub fn edited(record: &Record, compiled: &Compiled) -> Option<String> {
 }
 
 /// What a configuration says about texts, if it is there.
-pub fn config_texts(path: &Path) -> Result<Texts, Failure> {
+pub fn config_texts(path: &Path) -> Result<TextSettings, Failure> {
     if !path.is_file() {
-        return Ok(Texts::default());
+        return Ok(TextSettings::default());
     }
     let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
     let read = interop::json::read(&place, &bytes)
-        .and_then(|root| Texts::of(&Keys::new(&place, &root)?, &name));
+        .and_then(|root| TextSettings::of(&Keys::new(&place, &root)?, &name));
     read.map_err(import::failure)
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use compiler::program::Compiled;
-use interop::beside::Record;
+use interop::record::ImportRecord;
 use interop::source::file_of;
 use lab::experiment::Experiment;
 use records::checkpoint::{self, Part, Pointer};
@@ -59,7 +59,7 @@ pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
 pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
     let Some((run, experiment)) = run_of(path) else {
-        let record = Record::beside(path).map_err(failure)?;
+        let record = ImportRecord::beside(path).map_err(failure)?;
         return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
     };
     let other = experiment.arch.compiled.identity.graph != compiled.identity.graph;

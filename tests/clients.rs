@@ -95,7 +95,7 @@ impl Served {
             gpus_per_node: 1,
             origin: None,
             tokenizer: Ok(&bytes),
-            came: None,
+            imported_text: None,
         };
         write(&request, &root.join("llama")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_canonc"))

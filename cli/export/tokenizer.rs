@@ -7,7 +7,10 @@ use std::path::Path;
 
 use data::text::locked::{self, around};
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
-use interop::beside::{Came, GENERATION, Record, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
+use interop::record::ImportRecord;
+use interop::text_files::{
+    GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, TextSettings,
+};
 use lab::experiment::{DataSource, Experiment};
 use tasks::{BOS, BYTES, EOS};
 
@@ -37,7 +40,7 @@ fn given(args: &ExportArgs) -> Result<bool, Failure> {
 /// The tokenizer of an arch: the named one, or the one that was imported with its weights.
 pub(super) fn of_arch(
     args: &ExportArgs,
-    record: Option<&Record>,
+    record: Option<&ImportRecord>,
     vocab: i64,
 ) -> Result<Written, Failure> {
     given(args)?;
@@ -67,12 +70,15 @@ pub(super) fn of_arch(
 }
 
 /// What an export of an arch takes from the folder of its imported weights, or of the named tokenizer.
-pub(super) fn came(args: &ExportArgs, record: Option<Record>) -> Result<Came, Failure> {
+pub(super) fn imported_text(
+    args: &ExportArgs,
+    record: Option<ImportRecord>,
+) -> Result<ImportedText, Failure> {
     let PromptArgs { tokenizer_file, bos, eos } = &args.prompt;
     let named = tokenizer_file.as_deref().and_then(Path::parent).map(Path::to_owned);
     let imported = record.as_ref().map(|record| record.folder.clone());
     let of_tokenizer = named.or_else(|| imported.clone());
-    let texts = record.map(|record| record.texts).unwrap_or_default();
+    let settings = record.map(|record| record.texts).unwrap_or_default();
     let places =
         [(GENERATION, &imported), (TOKENIZER_CONFIG, &of_tokenizer), (TEMPLATE, &of_tokenizer)];
     // Named marks would contradict the files' own.
@@ -85,8 +91,11 @@ pub(super) fn came(args: &ExportArgs, record: Option<Record>) -> Result<Came, Fa
             files.push((name, text.map_err(|error| files::missing(&path, &error))?));
         }
     }
-    let texts = if renamed { Texts { bos: None, ends: Vec::new(), ..texts } } else { texts };
-    Ok(Came { texts, files })
+    let settings = match renamed {
+        true => TextSettings { bos: None, ends: Vec::new(), ..settings },
+        false => settings,
+    };
+    Ok(ImportedText { settings, files })
 }
 
 /// The tokenizer of a lock, or why there is none.

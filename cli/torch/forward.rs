@@ -9,9 +9,10 @@ use std::path::Path;
 
 use compiler::plan::{Loss, Options, Precision, Processor};
 use interop::source::Source;
+use records::run::RunError;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
-use runtime::weights::{Weights, file, refused};
+use runtime::weights::{Weights, file};
 use std::io::Write as _;
 
 use serde::Serialize;
@@ -124,7 +125,7 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        failure(refused(error)).help(match weights::run_of(path) {
+        failure(RunError::from(error)).help(match weights::run_of(path) {
             Some((run, experiment)) => {
                 let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
                 format!(

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use compiler::plan::Options;
 use compiler::program::Compiled;
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
-use interop::beside::{GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Texts};
+use interop::text_files::{GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, TextSettings};
 use lab::experiment::DataSource;
 use records::run::Paths;
 use serde_json::Value;
@@ -148,7 +148,7 @@ impl Asked<'_> {
         let named = named.filter(|path| path.extension().is_some_and(|end| end == "json"));
         let (folder, texts) = match (&record, named.and_then(Path::parent)) {
             (Some(record), _) => (record.folder.clone(), record.texts.clone()),
-            (None, Some(folder)) => (folder.to_owned(), Texts::default()),
+            (None, Some(folder)) => (folder.to_owned(), TextSettings::default()),
             (None, None) => return Ok(None),
         };
         let Found { compiled, train, data } = archs::only(self.model, self.arch)?;
@@ -174,7 +174,7 @@ impl Asked<'_> {
         compiled: Compiled,
         weights: PathBuf,
         folder: &Path,
-        texts: &Texts,
+        texts: &TextSettings,
     ) -> Result<Described, Failure> {
         let given = self.prompts.tokenizer_file.clone();
         let file = given.or_else(|| Some(folder.join(TOKENIZER)).filter(|path| path.is_file()));
@@ -226,7 +226,7 @@ impl Asked<'_> {
         folder: &Path,
         file: &Path,
         marks: &BTreeMap<String, String>,
-        texts: &Texts,
+        texts: &TextSettings,
         vocab: i64,
     ) -> Result<Prompts, Failure> {
         let names = MarkNames { bos: self.prompts.bos.clone(), eos: self.prompts.eos.clone() };
@@ -288,7 +288,7 @@ fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
 }
 
 /// The tokens that end a text, as `transformers` reads them: those of `generation_config.json`, or of the configuration.
-fn ends(folder: &Path, texts: &Texts) -> Result<Vec<u32>, Failure> {
+fn ends(folder: &Path, texts: &TextSettings) -> Result<Vec<u32>, Failure> {
     let own = foreign::config_texts(&folder.join(GENERATION))?.ends;
     Ok(if own.is_empty() { texts.ends.clone() } else { own })
 }

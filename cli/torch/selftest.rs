@@ -16,7 +16,10 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
 use compiler::plan::Precision;
+use compiler::program::Compiled;
+use interop::import;
 use records::platform::peak_memory;
+use records::weights::WeightSource;
 use runtime::execute::{KernelRequest, Machine};
 use runtime::selftest::models::{self, Family, Size};
 use runtime::selftest::{goldens, kernels_of};
@@ -148,6 +151,15 @@ fn golden_folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
+/// The arch and the weights in a folder of another program.
+fn read_model(folder: &Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String> {
+    let request =
+        import::Request { source: folder, name: Some("model"), devices: None, weights: true };
+    let imported = import::read(&request).map_err(|error| error.to_string())?;
+    let weights = imported.weights.map(|weights| Box::new(weights) as Box<dyn WeightSource>);
+    Ok((imported.compiled, weights))
+}
+
 const DTYPES: [(&str, Precision); 2] = [("bf16", Precision::Bf16), ("f32", Precision::F32)];
 
 /// What each process of a part checks, the most important first.
@@ -195,7 +207,8 @@ fn child(args: &SelftestArgs, only: &str) -> Outcome {
     match part.ok_or_else(unknown)? {
         SelftestPart::Goldens => {
             let folder = golden_folder(args.goldens.as_deref())?;
-            let golden = goldens::one(&folder, name, machine(args.device)?).map_err(failure)?;
+            let golden =
+                goldens::one(&folder, name, machine(args.device)?, read_model).map_err(failure)?;
             print(Line::Golden(Within {
                 model: None,
                 holds: golden.holds(),

@@ -38,6 +38,7 @@ pub mod run;
 pub mod attest;
 pub mod checkpoint;
 pub mod init;
+pub mod weights;
 pub mod dropout;
 pub mod metrics;
 pub mod schedule;

@@ -1,9 +1,7 @@
-//! The parameters of an architecture as tensors.
+//! The parameters of an architecture as tensors: drawn, read from a file, or written to one.
 //!
-//! In: a graph's manifest, and a seed or a file of weights. Out: one tensor per parameter, in parameter order; a file.
-//! Must stay true: paths and shapes are the manifest's; a drawn element depends only on (seed, path, index), so threads
-//! and ranks draw pieces with the same bits; a file that does not fit is refused with every wrong name, ours and its own; loading executes nothing, and holds the
-//! parameters and a piece of the file, never the whole file.
+//! A drawn element depends only on (seed, path, index), so threads and ranks draw pieces with the same bits. Reading holds
+//! the parameters and a piece of the file, never the whole file.
 
 pub mod file;
 
@@ -13,16 +11,14 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use compiler::graph::{Graph, Param, ParamId};
-use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use crate::kernels::{Cut, parallel_cuts, slice_mut};
-use interop::ForeignError;
-use interop::source::Source;
 use records::init;
 use records::run::RunError;
+use records::weights::WeightSource;
 
 /// Tensors by parameter, in the order of `graph.params()` and indexed by `ParamId`.
 #[derive(Debug)]
@@ -117,16 +113,10 @@ impl Weights {
         Ok(Self::new(paths, tensors))
     }
 
-    /// Loads a file with our paths, Hugging Face's names or Lingua's; in f32 on the CPU.
-    pub fn load(compiled: &Compiled, path: &Path) -> Result<Self, RunError> {
-        let source = Source::open(compiled, path).map_err(refused)?;
-        Self::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
-    }
-
-    /// Like [`Weights::load`], directly into tensors of that device and dtype, a piece of the file at a time.
+    /// Reads a file directly into tensors of that device and dtype, a piece of the file at a time.
     pub fn read(
         graph: &Graph,
-        source: &Source,
+        source: &dyn WeightSource,
         device: Device,
         kind: Kind,
     ) -> Result<Self, RunError> {
@@ -171,7 +161,7 @@ impl Weights {
 
 /// One parameter, read from a file.
 fn filled(
-    source: &Source,
+    source: &dyn WeightSource,
     index: usize,
     param: &Param,
     device: Device,
@@ -186,28 +176,15 @@ fn filled(
         at += piece;
         Ok(())
     };
-    source
-        .param(index, &mut |values| {
-            if failed.is_none() {
-                failed = fill(values).err();
-            }
-            Ok(())
-        })
-        .map_err(refused)?;
+    source.param(index, &mut |values| {
+        if failed.is_none() {
+            failed = fill(values).err();
+        }
+    })?;
     if let Some(error) = failed {
         return Err(ExecuteError::from(error).into());
     }
     Ok(tensor.f_reshape(&param.shape).map_err(ExecuteError::from)?)
-}
-
-/// Converts it to an error about the file.
-pub fn refused(error: ForeignError) -> RunError {
-    let ForeignError { place, message, help, machine } = error;
-    let message = match message.strip_prefix("it ") {
-        Some(rest) => format!("{place} {rest}"),
-        None => format!("{place}: {message}"),
-    };
-    if machine { RunError::machine(message, help) } else { RunError::input(message, help) }
 }
 
 /// The initial values of a parameter, in its shape.

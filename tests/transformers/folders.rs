@@ -17,7 +17,7 @@ use runtime::execute::{KernelRequest, Machine};
 use runtime::forward;
 use runtime::weights::{Weights, file};
 use runtime::{Device, Kind, Tensor};
-use support::{archs, programs};
+use support::{archs, golden, programs};
 
 use super::modules::read_back;
 use super::{python, run};
@@ -122,7 +122,7 @@ pub(super) fn lay_out(
         gpus_per_node: 1,
         origin: None,
         tokenizer: tokenizer.ok_or("No tokenizer is in this folder."),
-        came: None,
+        imported_text: None,
     };
     write(&request, &root.join(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     read_back(name, compiled, &weights, &root.join(name));
@@ -218,16 +218,8 @@ fn folders_of_any_arch_work_in_transformers_and_in_lm_eval() {
 #[test]
 fn stock_classes_compute_what_our_archs_do() {
     let mut all = Vec::new();
-    for name in [
-        "llama31",
-        "llama_linear",
-        "llama_yarn",
-        "mistral",
-        "qwen3",
-        "qwen3_windows",
-        "gemma2",
-        "olmo2",
-    ] {
+    let stock = golden::folders("stock");
+    for name in stock.iter().map(String::as_str) {
         let source = programs::root().join("tests/golden/stock").join(name);
         let request =
             import::Request { source: &source, name: Some("model"), devices: None, weights: true };

@@ -58,7 +58,7 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
             gpus_per_node: 1,
             origin: None,
             tokenizer: Err(""),
-            came: None,
+            imported_text: None,
         };
         write(&request, &folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         read_back(name, compiled, &weights, &folder.join(name).join("model.safetensors"));

@@ -94,7 +94,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         gpus_per_node: 1,
         origin: None,
         tokenizer: Err(""),
-        came: None,
+        imported_text: None,
     };
     let exported = folder.path().join("export");
     write(&request, &exported).map_err(failure)?;

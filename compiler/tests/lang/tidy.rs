@@ -77,7 +77,7 @@ const CRATES: [(&str, &[&str]); 20] = [
     ("ext/serve", &[]),
     (
         "runtime",
-        &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records", "interop"],
+        &["dsl", "tasks", "compiler", "lab", "scale", "gpu", "disk", "data", "records"],
     ),
     ("ext/bench", &["dsl", "compiler", "records", "report", "runtime"]),
     (

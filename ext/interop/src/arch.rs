@@ -1,8 +1,7 @@
-//! Our archs as models of the released families, and back.
+//! Compiles the text of an arch, and reads a compiled arch as a model of a released family.
 //!
-//! In: a model, or a compiled arch. Out: the other. Must stay true: an arch counts as a model only if the model,
-//! printed and compiled again, has the same graph and manifest, so no part of an arch is lost on the way. Fields of
-//! std's definitions propose a model; if there are none, a Llama's graph does.
+//! An arch counts as a model only if the model, printed and compiled again, has the same graph and manifest, so no part
+//! of an arch is lost. Fields of std's definitions propose a model; if there are none, a Llama's graph does.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +9,11 @@ use compiler::elaborate::Field;
 use compiler::program::{Compiled, Program, Std};
 use dsl::Decimal;
 
-use super::ForeignError;
-use super::decoder::Decoder;
-use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
+use super::init::Init;
+use super::model::{
+    Attention, AttentionOptions, Canon, Mixer, Model, ModelOptions, QkNorm, RopeLayout,
+};
+use super::{ForeignError, decoder};
 
 /// File name of an imported arch while it is compiled.
 const FILE: &str = "imported.canon";
@@ -20,13 +21,13 @@ const FILE: &str = "imported.canon";
 /// Compiles an arch from the text of one file.
 pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
     let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::Embedded);
-    let (compiled, found) = program.compile(FILE, name);
-    let broken = program.diagnostics.iter().chain(&found).find(|d| d.is_error());
-    match (compiled, broken) {
+    let (compiled, diagnostics) = program.compile(FILE, name);
+    let error = program.diagnostics.iter().chain(&diagnostics).find(|d| d.is_error());
+    match (compiled, error) {
         (Some(compiled), None) => Ok(compiled),
-        (_, broken) => {
-            let why = broken.map_or("it does not compile", |d| d.message.as_str());
-            let message = format!("these sizes do not make an arch: {why}");
+        (_, error) => {
+            let cause = error.map_or("it does not compile", |d| d.message.as_str());
+            let message = format!("these sizes do not make an arch: {cause}");
             Err(ForeignError::new(name, message, "check the sizes in the configuration"))
         }
     }
@@ -34,10 +35,10 @@ pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
 
 /// Converts an arch to a model of a released family, if it is one.
 pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
-    let refuse = |why: String| {
+    let refuse = |reason: String| {
         ForeignError::new(
             compiled.name.clone(),
-            format!("this arch is not in one of the released families: {why}"),
+            format!("this arch is not in one of the released families: {reason}"),
             "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported so; `--to hf`, `torch` and `card` take any arch",
         )
     };
@@ -46,18 +47,22 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
     let model = match fields.model() {
         Ok(model) => model,
         // A Llama may be written in other definitions.
-        Err(why) => llama(compiled).ok_or_else(|| refuse(why))?,
+        Err(reason) => llama(compiled).ok_or_else(|| refuse(reason))?,
     };
     let again = compile(&compiled.name, &model.text(&compiled.name, "Again."))?;
-    if again.identity.graph == compiled.identity.graph
-        && again.identity.manifest == compiled.identity.manifest
-    {
+    if is_same(compiled, &again) {
         return Ok(model);
     }
     Err(refuse(match differing(&compiled.fields, &again.fields) {
         Some((path, ours, theirs)) => format!("`{path}` is {ours}, but {theirs} in theirs"),
         None => "its definitions compute something else".to_owned(),
     }))
+}
+
+/// Whether two archs have the same graph and the same parameters.
+pub(crate) fn is_same(one: &Compiled, other: &Compiled) -> bool {
+    let (one, other) = (&one.identity, &other.identity);
+    one.graph == other.graph && one.manifest == other.manifest
 }
 
 /// The first field that differs: its path and both values.
@@ -73,22 +78,14 @@ pub(crate) fn differing(ours: &[Field], theirs: &[Field]) -> Option<(String, Str
     })
 }
 
-/// A Llama that the graph resembles.
+/// The released Llama that the graph resembles.
 fn llama(compiled: &Compiled) -> Option<Model> {
-    let decoder = Decoder::of(&compiled.graph)?;
-    let Decoder { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims, .. } = decoder;
-    let attention = Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims };
-    Some(Model {
-        vocab: compiled.graph.vocab,
-        dim: compiled.graph.dim,
-        layers: decoder.windows.len() as i64,
-        norm_eps: decoder.norm_eps,
-        mixer: Mixer::Attention(attention),
-        hidden: Some(decoder.hidden),
-        tied: decoder.tied,
-        canon: Canon::NONE,
-        init: Init::of(compiled),
-    })
+    let mut model = decoder::model(compiled, QkNorm::Joint)?;
+    model.options = ModelOptions::default();
+    if let Mixer::Attention(attention) = &mut model.mixer {
+        attention.options = AttentionOptions::default();
+    }
+    Some(model)
 }
 
 struct Fields<'a>(BTreeMap<&'a str, &'a str>);
@@ -140,6 +137,7 @@ impl Fields<'_> {
             tied,
             canon: self.canon()?,
             init: Init::from_rows(rows.collect()),
+            options: ModelOptions::default(),
         })
     }
 
@@ -157,10 +155,14 @@ impl Fields<'_> {
                     heads,
                     kv_heads: self.int(&at("kv_heads"))?,
                     head_dim: self.int(&at("head_dim"))?,
-                    qk_norm: self.text(&at("qk_norm"))? == "true",
+                    qk_norm: match self.text(&at("qk_norm"))? {
+                        "true" => QkNorm::Joint,
+                        _ => QkNorm::None,
+                    },
                     theta: self.decimal(&at("rope.theta"))?,
                     layout,
                     rope_dims: self.int(&at("rope.dims"))?,
+                    options: AttentionOptions::default(),
                 })
             }
             "gla" => Mixer::Gla5 { heads, short_conv: short_conv()? },

@@ -1,7 +1,6 @@
-//! A foreign configuration, read key by key.
+//! The keys of another program's configuration, read one by one.
 //!
-//! In: a tree and its file's name. Out: typed values; at the end, an error if a key was not read. Must stay true: an
-//! absent key and `null` are the same; a value of another type is refused with its line; every key is read or refused,
+//! An absent key and `null` are the same; a value of another type is refused with its line; every key is read or refused,
 //! so none is dropped.
 
 use std::cell::RefCell;
@@ -9,9 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::Decimal;
 
-use super::ForeignError;
-use super::lay::LeftOut;
 use super::node::{Node, Value};
+use super::{ForeignError, LeftOut};
+
+/// A key that changes the computation and has only these supported values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub(crate) values: &'static [&'static str],
+    /// What is said about another value: the key in backquotes, and `{}` for the value.
+    pub(crate) sentence: &'static str,
+}
+
+impl Rule {
+    fn key(&self) -> &'static str {
+        key_of(self.sentence)
+    }
+}
+
+/// The key that a sentence is about: its first word in backquotes.
+fn key_of(sentence: &str) -> &str {
+    sentence.split('`').nth(1).unwrap_or_default()
+}
 
 /// The keys of one file.
 #[derive(Debug)]
@@ -60,25 +77,35 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An error about a key's value.
-    pub fn refuse(&self, key: &str, why: impl AsRef<str>, help: impl Into<String>) -> ForeignError {
-        let has = match self.leaves.get(key) {
-            Some(node) => format!("`{key}` is {}", node.value.shown()),
-            None if !self.below(key).is_empty() => format!("`{key}` is a map"),
-            None => format!("`{key}` is absent"),
-        };
-        ForeignError::new(self.place(key), format!("{has}, {}", why.as_ref()), help)
+    /// The value of a key, for a message.
+    pub(crate) fn value(&self, key: &str) -> String {
+        match self.leaves.get(key) {
+            Some(node) => node.value.shown(),
+            None if !self.below(key).is_empty() => "a map".to_owned(),
+            None => "absent".to_owned(),
+        }
+    }
+
+    /// An error about a key.
+    pub(crate) fn error(
+        &self,
+        key: &str,
+        message: String,
+        help: impl Into<String>,
+    ) -> ForeignError {
+        ForeignError::new(self.place(key), message, help)
     }
 
     pub(crate) fn wrong(&self, key: &str, wanted: &str) -> ForeignError {
-        self.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
+        let message = format!("`{key}` is {}, and it should be {wanted}", self.value(key));
+        self.error(key, message, "write it as the release does")
     }
 
     /// A whole number from 0 to 2^48; `None` without the key.
     pub fn int(&self, key: &str) -> Result<Option<i64>, ForeignError> {
         let Some(node) = self.node(key) else { return Ok(None) };
-        let whole = number(node).and_then(Decimal::to_int).filter(|n| (0..1 << 48).contains(n));
-        whole.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
+        let number = number(node).and_then(Decimal::to_int).filter(|n| (0..1 << 48).contains(n));
+        number.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
     }
 
     /// The same, or this default without the key.
@@ -127,43 +154,68 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Reads a key that changes the computation and has only these supported values.
-    pub fn only(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
+    /// Reads a key that has only some supported values.
+    pub(crate) fn check(&self, rule: &Rule) -> Result<(), ForeignError> {
+        self.only(rule.key(), rule.values, rule.sentence)
+    }
+
+    /// The same for several keys.
+    pub(crate) fn check_all(&self, rules: &[Rule]) -> Result<(), ForeignError> {
+        rules.iter().try_for_each(|rule| self.check(rule))
+    }
+
+    /// The same for a key or values that are not known before. The sentence has `{}` for another value.
+    pub(crate) fn only(
+        &self,
+        key: &str,
+        values: &[&str],
+        sentence: &str,
+    ) -> Result<(), ForeignError> {
         let Some(node) = self.node(key) else { return Ok(()) };
         let equal = |text: &&str| match (&node.value, Decimal::parse(text)) {
             (Value::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
             (value, _) => value.plain() == **text,
         };
-        if wanted.iter().any(equal) {
+        if values.iter().any(equal) {
             return Ok(());
         }
-        let list = wanted.join(" or ");
-        let help = match wanted {
+        let help = match values {
             [] => "remove it or write null".to_owned(),
-            _ => format!("only {list} can be expressed"),
+            _ => format!("only {} can be expressed", values.join(" or ")),
         };
-        Err(self.refuse(key, why, help))
+        Err(self.error(key, sentence.replacen("{}", &node.value.shown(), 1), help))
     }
 
     /// Like [`Keys::only`], for a key that the reading class sets to `default` if it is absent. If `default` is not
     /// among the supported values, the key must be present.
-    pub fn needed(
+    pub(crate) fn needed(
         &self,
         key: &str,
-        wanted: &[&str],
+        values: &[&str],
         default: &str,
-        why: &str,
+        sentence: &str,
     ) -> Result<(), ForeignError> {
-        if self.node(key).is_some() || wanted.contains(&default) {
-            return self.only(key, wanted, why);
+        if self.node(key).is_some() || values.contains(&default) {
+            return self.only(key, values, sentence);
         }
-        let why = format!("which the class takes as {default}, {why}");
-        Err(self.refuse(key, why, format!("write {}", wanted.join(" or "))))
+        let has = format!("{}, which the class takes as {default}", self.value(key));
+        let help = format!("write {}", values.join(" or "));
+        Err(self.error(key, sentence.replacen("{}", &has, 1), help))
     }
 
     /// Reads a key with one supported value, which has no effect, and lists it.
-    pub fn neutral(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
-        self.only(key, wanted, why)?;
+    pub(crate) fn neutral(&self, rule: &Rule) -> Result<(), ForeignError> {
+        self.only_neutral(rule.key(), rule.values, rule.sentence)
+    }
+
+    /// The same for a key or values that are not known before.
+    pub(crate) fn only_neutral(
+        &self,
+        key: &str,
+        values: &[&str],
+        sentence: &str,
+    ) -> Result<(), ForeignError> {
+        self.only(key, values, sentence)?;
         if let Some(node) = self.node(key) {
             let why = format!("{}, which has no effect", node.value.shown());
             self.neutral.borrow_mut().push(LeftOut { name: key.to_owned(), why });
@@ -190,8 +242,8 @@ impl<'a> Keys<'a> {
     pub fn idle(&self, keys: &[&str]) {
         for key in keys {
             let below = format!("{key}.");
-            let found = self.leaves.keys().filter(|k| k == key || k.starts_with(&below));
-            self.taken.borrow_mut().extend(found.cloned());
+            let all = self.leaves.keys().filter(|k| k == key || k.starts_with(&below));
+            self.taken.borrow_mut().extend(all.cloned());
         }
     }
 
@@ -216,10 +268,11 @@ impl<'a> Keys<'a> {
         };
         let words = taken.iter().map(String::as_str).chain(known.iter().copied());
         let help = match dsl::suggest(first, words) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(similar) => format!("did you mean `{similar}`?"),
             None => "remove it if it does not affect the model or its training".to_owned(),
         };
-        Err(self.refuse(first, format!("and this key is unknown{more}"), help))
+        let message = format!("`{first}` is {}, and this key is unknown{more}", self.value(first));
+        Err(self.error(first, message, help))
     }
 }
 

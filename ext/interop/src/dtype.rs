@@ -1,7 +1,5 @@
-//! Numbers as stored in files, and as f32.
-//!
-//! In: little-endian bytes. Out: f32 values, or bytes again. Must stay true: every f16 and bf16 value converts to f32
-//! exactly; f32 to bf16 rounds to the nearest, ties to even; f32 values pass through f32 bytes unchanged.
+//! Numbers as stored in files, and as f32: f16 and bf16 convert exactly, and f32 to bf16 rounds to the nearest, ties to
+//! even.
 
 use half::{bf16, f16};
 

@@ -1,9 +1,8 @@
-//! Exports our models and recipes to other programs.
+//! Exports our models and recipes to other programs: a folder for Hugging Face, a Lingua release and recipe, a Slurm
+//! script for its trainer, a module of PyTorch, a model card.
 //!
-//! In: a compiled arch, perhaps the experiment it is trained with, perhaps its weights. Out: a Hugging Face folder, a
-//! Lingua release and recipe, a Slurm script for its trainer, a model card (`export/card.rs`). Must stay true: whatever
-//! the other format cannot express of the arch or the training is refused, never approximated; importing the output
-//! gives the same graph, manifest, recipe and bits, but for norms of Gemma 2 ([`Source::theirs`]); the folder is
+//! Whatever the other format cannot express of the arch or the training is refused, never approximated: importing the
+//! output gives the same graph, manifest, recipe and bits, but for norms of Gemma 2 ([`Source::theirs`]). The folder is
 //! written completely or not at all.
 
 mod card;
@@ -18,19 +17,19 @@ use lab::field::FieldValue;
 use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
 
-use super::beside::{self, Came};
+use super::described::Described;
 use super::dtype::Dtype;
-use super::hf::{self, Described, Released, Stock};
-use super::import::{put, whole};
-use super::lay::{self, Entry, Target};
-use super::model::{Family, Mixer, Model, RopeLayout};
+use super::folder::{put, write_folder};
+use super::lay::{self, Target};
+use super::model::{Family, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
 use super::source::Source;
 use super::store::{Planned, Store, write_safetensors};
+use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG};
 use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
-use super::{ForeignError, arch, json, lingua, pth, quote, shown, torch, yaml};
+use super::{ForeignError, arch, hf, json, lingua, pth, quote, shown, torch, yaml};
 use records::run::digest_of;
 
 /// The format to export to.
@@ -69,8 +68,8 @@ pub struct Request<'a> {
     pub origin: Option<Origin<'a>>,
     /// The tokenizer of the training, or a sentence that says why there is none.
     pub tokenizer: Result<&'a Tokenizer, &'a str>,
-    /// What came with weights that were imported.
-    pub came: Option<&'a Came>,
+    /// What an import brought along with the weights.
+    pub imported_text: Option<&'a ImportedText>,
 }
 
 /// The origin of weights, as far as known.
@@ -109,13 +108,13 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         Some(_) | None => GatedNorm::Fused,
     };
     let described = match (arch::model(request.compiled), request.to) {
-        (Ok(model), _) => Some(Described::Released(Released { model, norm, turned: false })),
-        (Err(_), To::Card | To::HuggingFace) => Stock::of(request.compiled).map(Described::Stock),
+        (Ok(model), _) => Some(Described::of_released(model, norm)),
+        (Err(_), To::Card | To::HuggingFace) => Described::recognised(request.compiled),
         (Err(_), To::Torch) => None,
         // These formats know only the released families.
         (Err(error), To::Release | To::Lingua | To::LinguaSlurm) => return Err(error),
     };
-    let model = described.as_ref().and_then(Described::model);
+    let known = described.as_ref();
     let weights = match request.weights {
         None => None,
         Some(path) => {
@@ -125,39 +124,33 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         }
     };
     let name = &request.compiled.name;
-    match (request.to, model) {
-        (To::Release, Some(model)) => hf::check_class(name, model)?,
+    match (request.to, known) {
+        (To::Release, Some(known)) => hf::check_class(name, &known.model)?,
         // Without weights the export is for the trainer, which honours every key.
-        (To::Lingua, Some(model)) if weights.is_some() => lingua::check_loader(name, model)?,
+        (To::Lingua, Some(known)) if weights.is_some() => {
+            lingua::check_loader(name, &known.model)?;
+        }
         (
             To::HuggingFace | To::Release | To::Lingua | To::LinguaSlurm | To::Card | To::Torch,
             _,
         ) => {}
     }
-    let context = request.came.and_then(|came| came.texts.context.as_ref());
+    let context = request.imported_text.and_then(|text| text.settings.context.as_ref());
     let seq_len = match (request.experiment.and_then(|e| e.value("data.seq_len")), context) {
         (Some(FieldValue::Int(n)), _) => *n,
         (Some(_) | None, Some((length, _))) => i64::try_from(*length).unwrap_or(ARCH_SEQ_LEN),
         (Some(_) | None, None) => ARCH_SEQ_LEN,
     };
     let plan = Plan { request, weights, seq_len, written: RefCell::default() };
-    let known = described.as_ref();
-    whole(out, &|folder| match (request.to, known) {
-        (To::HuggingFace, Some(Described::Stock(stock))) => plan.stock_class(folder, stock),
-        (To::HuggingFace, Some(Described::Released(released)))
-            if released.model.is_plain_llama() =>
-        {
-            plan.published_class(folder, released)
-        }
-        (To::HuggingFace, _) => plan.own_class(folder, known),
-        (To::Release, Some(Described::Released(released))) => {
-            plan.published_class(folder, released)
-        }
-        (To::Lingua, Some(Described::Released(released))) => plan.lingua(folder, released),
-        (To::LinguaSlurm, Some(Described::Released(released))) => plan.slurm(folder, released),
-        (To::Card, _) => plan.card(folder, known),
+    write_folder(out, &|folder| match (request.to, known) {
+        (To::HuggingFace, Some(known)) if known.class.code.is_none() => plan.class(folder, known),
+        (To::HuggingFace, known) => plan.own_class(folder, known),
+        (To::Release, Some(known)) => plan.class(folder, known),
+        (To::Lingua, Some(known)) => plan.lingua(folder, known),
+        (To::LinguaSlurm, Some(known)) => plan.slurm(folder, known),
+        (To::Card, known) => plan.card(folder, known),
         (To::Torch, _) => plan.torch(folder),
-        (To::Release | To::Lingua | To::LinguaSlurm, Some(Described::Stock(_)) | None) => Ok(()),
+        (To::Release | To::Lingua | To::LinguaSlurm, None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
 }
@@ -168,13 +161,17 @@ fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Forei
     let (Some(wanted), Some(file)) = (wanted, store.files.first()) else {
         return Ok(());
     };
-    let found = digest_of(file.digest);
-    if found == wanted {
+    let digest = digest_of(file.digest);
+    if digest == wanted {
         return Ok(());
     }
     Err(ForeignError::new(
         shown(&file.path),
-        format!("its digest is {}, but the run's checkpoint has {}", found.short(), wanted.short()),
+        format!(
+            "its digest is {}, but the run's checkpoint has {}",
+            digest.short(),
+            wanted.short()
+        ),
         "restore the file; `canonc verify` checks everything in the run's folder",
     ))
 }
@@ -204,15 +201,6 @@ impl Plan<'_> {
                 "this is a bug in canonc",
             )
         })
-    }
-
-    fn entries(&self, whose: Target, described: &Released) -> Vec<Entry> {
-        let params = self.request.compiled.graph.params();
-        let mut entries = lay::entries(&described.model, whose, described.norm, params);
-        if described.turned {
-            lay::turn(&mut entries, &described.model, params);
-        }
-        entries
     }
 
     fn needed_weights(&self) -> Result<&Source, ForeignError> {
@@ -257,22 +245,22 @@ impl Plan<'_> {
 
     /// `generation_config.json`, and the tokenizer's files if there is one.
     fn generation(&self, folder: &Path) -> Result<(), ForeignError> {
-        let own = |name| self.request.came.and_then(|came| came.file(name));
-        let generation = match own(beside::GENERATION) {
+        let imported = |name| self.request.imported_text.and_then(|text| text.file(name));
+        let generation = match imported(GENERATION) {
             Some(text) => text.to_owned(),
             None => {
                 let [bos, eos] = self.marks();
-                self.render(beside::GENERATION, context! { bos, eos, pad => self.pad() })?
+                self.render(GENERATION, context! { bos, eos, pad => self.pad() })?
             }
         };
-        self.put(folder, beside::GENERATION, &generation)?;
+        self.put(folder, GENERATION, &generation)?;
         if let Some(tokenizer) = self.tokenizer() {
-            self.put(folder, beside::TOKENIZER, &tokenizer.json)?;
-            let config = own(beside::TOKENIZER_CONFIG).map(tokenizer::portable);
+            self.put(folder, TOKENIZER, &tokenizer.json)?;
+            let config = imported(TOKENIZER_CONFIG).map(tokenizer::portable);
             let config = config.unwrap_or_else(|| tokenizer.config(self.seq_len));
-            self.put(folder, beside::TOKENIZER_CONFIG, &config)?;
-            if let Some(template) = own(beside::TEMPLATE) {
-                self.put(folder, beside::TEMPLATE, template)?;
+            self.put(folder, TOKENIZER_CONFIG, &config)?;
+            if let Some(template) = imported(TEMPLATE) {
+                self.put(folder, TEMPLATE, template)?;
             }
         }
         Ok(())
@@ -289,7 +277,8 @@ impl Plan<'_> {
         let tokenizer = self.tokenizer();
         let bos = id(tokenizer.and_then(|t| t.bos.as_ref()));
         let eos = id(tokenizer.and_then(|t| t.eos.as_ref()));
-        let texts = self.request.came.map(|came| came.texts.clone()).unwrap_or_default();
+        let imported = self.request.imported_text.map(|text| text.settings.clone());
+        let texts = imported.unwrap_or_default();
         let ends: Vec<String> = texts.ends.iter().map(u32::to_string).collect();
         let eos = match ends.as_slice() {
             [] => eos,
@@ -301,57 +290,43 @@ impl Plan<'_> {
 
     /// The id of the token that fills rows, as JSON, unless the tokenizer has its own configuration.
     fn pad(&self) -> String {
-        let own = self.request.came.and_then(|came| came.file(beside::TOKENIZER_CONFIG)).is_some();
-        let pad = self.tokenizer().filter(|_| !own).and_then(Tokenizer::pad);
+        let imported = self.request.imported_text.and_then(|text| text.file(TOKENIZER_CONFIG));
+        let tokenizer = self.tokenizer().filter(|_| imported.is_none());
+        let pad = tokenizer.and_then(Tokenizer::pad);
         pad.map_or("null".to_owned(), |mark| mark.id.to_string())
     }
 
-    fn published_class(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
+    /// The configuration, weights and card of a class that the folder does not hold.
+    fn class(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let weights = self.needed_weights()?;
-        let model = &described.model;
-        let layout = match &model.mixer {
-            Mixer::Attention(attention) => Some(attention.layout),
-            Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
-        };
-        let turned = model.is_plain_llama() && layout == Some(RopeLayout::Interleaved);
-        let described = Released { turned, ..described.clone() };
-        let config = hf::write(&described, self.seq_len, self.request.dtype.torch());
-        let entries = self.entries(Target::HuggingFace, &described);
-        self.class(folder, weights, &config, &entries)?;
-        self.card(folder, Some(&Described::Released(described)))
+        // The classes of `transformers` pair the channels of a head's halves.
+        let turned = described.class.code.is_none() && !is_half(&described.model);
+        let described = Described { turned, ..described.clone() };
+        self.class_files(folder, weights, &described)?;
+        self.card(folder, Some(&described))
     }
 
-    /// A folder for a class of `transformers` that is not among the released families.
-    fn stock_class(&self, folder: &Path, stock: &Stock) -> Result<(), ForeignError> {
-        let weights = self.needed_weights()?;
-        let config = stock.config(self.seq_len, self.request.dtype.torch());
-        let entries = stock.entries(self.request.compiled.graph.params());
-        self.class(folder, weights, &config, &entries)?;
-        self.card(folder, Some(&Described::Stock(stock.clone())))
-    }
-
-    /// The configuration and the weights of a class that the folder does not hold.
-    fn class(
+    fn class_files(
         &self,
         folder: &Path,
         weights: &Source,
-        config: &Value,
-        entries: &[Entry],
+        described: &Described,
     ) -> Result<(), ForeignError> {
-        let mut config = config.clone();
+        let entries = described.entries(Target::HuggingFace, self.request.compiled.graph.params());
+        let mut config = hf::write(described, self.seq_len, self.request.dtype.torch());
         if let Value::Map(keys) = &mut config {
             let known = ["bos_token_id", "eos_token_id"].into_iter().zip(self.marks());
             for (name, id) in known.filter(|(_, id)| id != "null") {
                 // A list of ids is written as it is.
                 let value = Node { value: Value::Number(id), line: 0 };
-                if let Some((_, place)) = keys.iter_mut().find(|(key, _)| key == name) {
-                    *place = value;
+                if let Some((_, node)) = keys.iter_mut().find(|(key, _)| key == name) {
+                    *node = value;
                 }
             }
         }
         self.put(folder, "config.json", &json::write(&config))?;
         self.generation(folder)?;
-        let planned = lay::planned(entries, false);
+        let planned = lay::planned(&entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
         self.written.borrow_mut().push("model.safetensors".to_owned());
         let path = folder.join("model.safetensors");
@@ -395,7 +370,7 @@ impl Plan<'_> {
         })
     }
 
-    fn lingua(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
+    fn lingua(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let training = match self.request.experiment {
             None => None,
             // Weights are worth exporting even if Lingua cannot train the model.
@@ -422,9 +397,9 @@ impl Plan<'_> {
         let mut root = training.unwrap_or_default();
         self.model_keys(&mut root, described);
         let turned = is_half(&described.model);
-        let described = Released { turned, ..described.clone() };
-        if let Some(own) = lingua::ours(&described.model) {
-            training::put(&mut root, "canonc", own);
+        let described = Described { turned, ..described.clone() };
+        if let Some(ours) = lingua::ours(&described.model) {
+            training::put(&mut root, "canonc", ours);
         }
         // The published loader reads these keys in addition to `model`.
         if !root.iter().any(|(key, _)| key == "data") {
@@ -433,7 +408,8 @@ impl Plan<'_> {
         }
         self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
         if let Some(weights) = &self.weights {
-            let entries = self.entries(Target::Lingua, &described);
+            let params = self.request.compiled.graph.params();
+            let entries = described.entries(Target::Lingua, params);
             // The linear families' loader expects the tied table under both names.
             let linear = described.model.family() != Family::Llama;
             let planned = lay::planned(&entries, linear);
@@ -452,7 +428,7 @@ impl Plan<'_> {
     }
 
     /// Adds the keys `name` and `model` to the training keys.
-    fn model_keys(&self, root: &mut Vec<(String, Node)>, described: &Released) {
+    fn model_keys(&self, root: &mut Vec<(String, Node)>, described: &Described) {
         let experiment = self.request.experiment;
         let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
         let z_loss = experiment.is_some_and(|e| !e.loss.nll_square.is_zero());
@@ -462,16 +438,16 @@ impl Plan<'_> {
     }
 
     /// Checks that Lingua would train this arch from the same initial distribution.
-    fn trains(&self, described: &Released) -> Result<(), ForeignError> {
+    fn trains(&self, described: &Described) -> Result<(), ForeignError> {
         let model = &described.model;
-        let own = lingua::init_of(model.family());
+        let init = lingua::init_of(model.family());
         let refuse = |message: String| {
             let help = "change the arch, or train it with canonc";
             Err(ForeignError::new(self.name(), message, help))
         };
-        if model.init != own {
+        if model.init != init {
             let (has, wants) =
-                (model.init.name().unwrap_or("of its own"), own.name().unwrap_or(""));
+                (model.init.name().unwrap_or("of its own"), init.name().unwrap_or(""));
             return refuse(format!(
                 "its init table is {has}, but Lingua's trainer starts with {wants}"
             ));
@@ -488,7 +464,7 @@ impl Plan<'_> {
         }
     }
 
-    fn recipe(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
+    fn recipe(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         let Some(experiment) = self.request.experiment else {
             let help = "name the lock of an experiment";
             return Err(ForeignError::new(
@@ -519,7 +495,7 @@ impl Plan<'_> {
         self.put(folder, "recipe.yaml", &text)
     }
 
-    fn slurm(&self, folder: &Path, described: &Released) -> Result<(), ForeignError> {
+    fn slurm(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
         self.recipe(folder, described)?;
         let Some(experiment) = self.request.experiment else { return Ok(()) };
         let (_, devices) = training::write(experiment)?;
@@ -547,5 +523,5 @@ impl Plan<'_> {
 
 /// Whether RoPE pairs the channels of a head's halves.
 fn is_half(model: &Model) -> bool {
-    matches!(&model.mixer, Mixer::Attention(a) if a.layout == RopeLayout::Half)
+    model.attention().is_some_and(|attention| attention.layout == RopeLayout::Half)
 }

@@ -11,16 +11,21 @@ use std::path::{Path, PathBuf};
 use compiler::graph::Param;
 use compiler::program::Compiled;
 
-use super::beside::{self, Copied, RECORD, Texts};
 use super::config::Keys;
+use super::described::{Changed, Described};
 use super::dtype::Dtype;
-use super::hf::{Changed, Described, Released};
-use super::lay::{LeftOut, Target};
+use super::folder::{
+    CONFIG, DEFAULT, IMPORTED, INDEX, PARAMS, PTH, SINGLE, TORCH, TORCH_INDEX, file, imported_arch,
+    like_weights, put, write_folder,
+};
+use super::lay::Target;
 use super::names::GatedNorm;
+use super::record::RECORD;
 use super::source::{Source, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
+use super::text_files::{self, CopiedFile, TextSettings};
 use super::training::{self, Training};
-use super::{ForeignError, arch, hf, json, lingua, recipe, shown, yaml};
+use super::{ForeignError, LeftOut, arch, hf, json, lingua, recipe, shown, yaml};
 
 /// The source of an import, and settings that its files lack.
 #[derive(Clone, Copy, Debug)]
@@ -61,9 +66,9 @@ pub struct Imported {
     /// Every file that was read.
     pub files: Vec<ReadFile>,
     /// What the configuration says about texts.
-    pub texts: Texts,
+    pub texts: TextSettings,
     /// The files of tokenizer, chat template and generation, which are copied.
-    pub copied: Vec<Copied>,
+    pub copied: Vec<CopiedFile>,
 }
 
 /// The kind of a source.
@@ -81,56 +86,26 @@ enum Kind {
     Recipe(PathBuf),
 }
 
-const CONFIG: &str = "config.json";
-const PARAMS: &str = "params.json";
-const SINGLE: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
-const TORCH: &str = "pytorch_model.bin";
-const TORCH_INDEX: &str = "pytorch_model.bin.index.json";
-const PTH: &str = "consolidated.pth";
-/// The weights that an import writes.
-pub(super) const IMPORTED: &str = "weights.safetensors";
-/// The variant that the release's own loader reads.
-const DEFAULT: &str = "default";
-/// Names of weight files in a folder, ours first.
-pub const WEIGHTS: [&str; 7] =
-    [IMPORTED, SINGLE, INDEX, TORCH, TORCH_INDEX, PTH, "default/consolidated.pth"];
-/// Endings of files that may hold weights.
-const LIKE_WEIGHTS: [&str; 9] =
-    [".safetensors", ".bin", ".pth", ".pt", ".ckpt", ".gguf", ".msgpack", ".h5", ".index.json"];
-
-/// Whether a folder has files that may hold weights.
-pub fn has_weights(folder: &Path) -> bool {
-    !like_weights(folder).is_empty()
-}
-
-/// Names of the files in a folder that may hold weights, eight at most.
-pub(super) fn like_weights(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names
-        .filter(|name| LIKE_WEIGHTS.iter().any(|end| name.ends_with(end)))
-        .filter(|name| name != "training_args.bin")
-        .collect();
-    names.sort();
-    names.truncate(8);
-    names
-}
-
-fn there(path: PathBuf) -> Option<PathBuf> {
-    Some(path).filter(|path| path.is_file())
+impl Kind {
+    /// The program that wrote the files.
+    fn target(&self) -> Target {
+        match self {
+            Kind::HuggingFace { .. } => Target::HuggingFace,
+            Kind::Lingua { .. } | Kind::Recipe(_) => Target::Lingua,
+        }
+    }
 }
 
 fn hugging(folder: &Path) -> Option<Kind> {
-    let config = there(folder.join(CONFIG))?;
+    let config = file(folder.join(CONFIG))?;
     let names = [SINGLE, INDEX, TORCH, TORCH_INDEX];
-    let weights = names.iter().find_map(|name| there(folder.join(name)));
+    let weights = names.iter().find_map(|name| file(folder.join(name)));
     Some(Kind::HuggingFace { config, weights })
 }
 
 fn released(folder: &Path) -> Option<Kind> {
-    let params = there(folder.join(PARAMS))?;
-    Some(Kind::Lingua { params, weights: there(folder.join(PTH)), config: None })
+    let params = file(folder.join(PARAMS))?;
+    Some(Kind::Lingua { params, weights: file(folder.join(PTH)), config: None })
 }
 
 /// The kind of a folder. The release has its variants in subfolders, and a `config.json` without weights above them.
@@ -145,7 +120,7 @@ fn of_folder(folder: &Path) -> Option<Kind> {
                 Some(_) | None => Some(Kind::HuggingFace { config, weights: None }),
             }
         }
-        Some(found) => Some(found),
+        Some(kind) => Some(kind),
         None => released(folder).or_else(variant),
     }
 }
@@ -153,19 +128,19 @@ fn of_folder(folder: &Path) -> Option<Kind> {
 /// Subfolders that hold a variant of a release.
 fn variants(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut found: Vec<String> = entries
+    let mut variants: Vec<String> = entries
         .filter(|entry| entry.path().join(PARAMS).is_file())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
-    found.sort();
-    found
+    variants.sort();
+    variants
 }
 
 fn kind(source: &Path) -> Result<Kind, ForeignError> {
     let refuse = |message: String, help: &str| Err(ForeignError::new(shown(source), message, help));
     if source.is_dir() {
-        if let Some(found) = of_folder(source) {
-            return Ok(found);
+        if let Some(kind) = of_folder(source) {
+            return Ok(kind);
         }
         let message = format!("this folder has no {CONFIG} and no {PARAMS}");
         return match variants(source).first() {
@@ -199,36 +174,14 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
     }
 }
 
-/// The model described by a configuration in the same folder as a file of weights, if there is one. For weights that
-/// are used directly, without an import.
-pub(super) fn described_beside(
-    weights: &Path,
-    whose: Target,
-) -> Result<Option<(PathBuf, Described)>, ForeignError> {
-    let name = match whose {
-        Target::HuggingFace => CONFIG,
-        Target::Lingua => PARAMS,
-    };
-    let folder = weights.parent().unwrap_or(Path::new(""));
-    let Some(path) = there(folder.join(name)) else { return Ok(None) };
-    let place = shown(&path);
-    let root = json::read(&place, &bytes_of(&path)?.0)?;
-    let keys = Keys::new(&place, &root)?;
-    let described = match whose {
-        Target::HuggingFace => hf::read(&keys)?,
-        Target::Lingua => Described::Released(lingua::read(&keys)?),
-    };
-    Ok(Some((path, described)))
-}
-
 /// Compares a release's `config.json` with the model of its `params.json`. A configuration that is too short to
 /// describe a model is left out.
-fn check_above(config: &Path, described: &Released) -> Result<(ReadFile, LeftOut), ForeignError> {
+fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), ForeignError> {
     let place = shown(config);
     let (bytes, read) = bytes_of(config)?;
     let root = json::read(&place, &bytes)?;
     let above = Keys::new(&place, &root).and_then(|keys| hf::released(&keys));
-    let why = match above {
+    let reason = match above {
         Err(error) => format!("it does not describe a model: {}", error.message),
         Ok(above) => match differing(&above.model, &described.model) {
             None => format!("it describes the same model as {PARAMS}"),
@@ -239,112 +192,22 @@ fn check_above(config: &Path, described: &Released) -> Result<(ReadFile, LeftOut
             }
         },
     };
-    Ok((read, LeftOut { name: CONFIG.to_owned(), why }))
+    Ok((read, LeftOut { name: CONFIG.to_owned(), why: reason }))
 }
 
 /// Reads and checks everything; writes nothing.
 pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     let kind = kind(request.source)?;
-    let (config, weights, whose) = match &kind {
-        Kind::HuggingFace { config, weights } => (config, weights.as_ref(), Target::HuggingFace),
-        Kind::Lingua { params, weights, config: _ } => (params, weights.as_ref(), Target::Lingua),
-        Kind::Recipe(path) => (path, None, Target::Lingua),
+    let (config, weights) = match &kind {
+        Kind::HuggingFace { config, weights } => (config, weights.as_ref()),
+        Kind::Lingua { params, weights, config: _ } => (params, weights.as_ref()),
+        Kind::Recipe(path) => (path, None),
     };
-    let place = shown(config);
-    let (bytes, config_read) = bytes_of(config)?;
-    let root = match &kind {
-        Kind::Recipe(_) => yaml::read(&place, &bytes)?,
-        Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&place, &bytes)?,
-    };
-    let keys = Keys::new(&place, &root)?;
-    let mut left_out = Vec::new();
-    let mut norm = GatedNorm::Fused;
-    let (described, training) = match whose {
-        Target::HuggingFace => {
-            if request.devices.is_some() {
-                let help = "remove --devices";
-                return Err(ForeignError::new(
-                    place,
-                    "a Hugging Face folder has no training settings",
-                    help,
-                ));
-            }
-            let described = hf::read(&keys)?;
-            if let Described::Released(released) = &described {
-                norm = released.norm;
-            }
-            (described, None)
-        }
-        Target::Lingua => {
-            let described = lingua::read(&keys)?;
-            let training = if training::is_there(&keys) {
-                let vocab = described.model.vocab;
-                let (read, idle) = training::read(&keys, vocab, described.norm, request.devices)?;
-                left_out.extend(idle);
-                Some(read)
-            } else {
-                // `data.seq_len` is for the published loader; an arch has no sequence length.
-                keys.idle(&[
-                    "model.z_loss",
-                    "model.seed",
-                    "model.max_seqlen",
-                    "data.seq_len",
-                    "name",
-                    "dump_dir",
-                ]);
-                None
-            };
-            keys.finish(&["model.dim", "model.n_layers", "optim.lr", "data.batch_size"])?;
-            norm = described.norm;
-            (Described::Released(described), training)
-        }
-    };
-    left_out.extend(keys.neutrals());
-    // A recipe has a field for it: platform.kernels.gated_norm.
-    if norm == GatedNorm::Reference && training.is_none() {
-        let why = "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
-        left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
-    }
-    let texts = Texts::of(&keys, &file_name(config))?;
-    let mut name = match request.name {
-        Some(name) => name.to_owned(),
-        None => identifier(&named(request.source, &kind)),
-    };
-    if identifier(&name) != name {
-        let shown: String = name.chars().take(MAX_SHOWN).collect();
-        let message = format!("{shown:?} cannot be the name of an arch");
-        let help = "use letters, digits and `_`, starting with a letter";
-        return Err(ForeignError::new("--name", message, help));
-    }
-    let doc = format!("Imported from {}.", file_name(request.source));
-    let mut text = described.text(&name, &doc);
-    let compiled = match arch::compile(&name, &text) {
-        Ok(compiled) => compiled,
-        Err(error) => {
-            // The name may be a keyword, or that of a definition that the text uses.
-            let other = format!("{name}_");
-            let other_text = described.text(&other, &doc);
-            let Ok(compiled) = arch::compile(&other, &other_text) else {
-                return Err(ForeignError { place: place.clone(), ..error });
-            };
-            if request.name.is_some() {
-                let message =
-                    format!("`{name}` cannot be the name of an arch: the language uses it");
-                return Err(ForeignError::new(
-                    "--name",
-                    message,
-                    format!("write `--name {other}`"),
-                ));
-            }
-            (name, text) = (other, other_text);
-            compiled
-        }
-    };
-    let mut files = vec![config_read];
-    if let (Kind::Lingua { config: Some(above), .. }, Described::Released(described)) =
-        (&kind, &described)
-    {
-        let (read, idle) = check_above(above, described)?;
+    let Configuration { described, training, texts, mut left_out, mut files } =
+        Configuration::read(&kind, config, request.devices)?;
+    let Text { name, text, compiled } = Text::of(request, &kind, config, &described)?;
+    if let Kind::Lingua { config: Some(above), .. } = &kind {
+        let (read, idle) = check_above(above, &described)?;
         files.push(read);
         left_out.push(idle);
     }
@@ -367,18 +230,18 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
             left_out.extend(idle);
             files.extend(store.index.iter().chain(&store.files).cloned());
             let params = compiled.graph.params();
-            let source = Source::described(store, &described, whose, params, path)?;
+            let source = Source::described(store, &described, kind.target(), params, path)?;
             left_out.extend(source.left_out.iter().cloned());
             Some(source)
         }
     };
     let from_recipe = matches!(kind, Kind::Recipe(_));
     let mut copied = Vec::new();
-    if let (false, Some(folder)) = (from_recipe, texts_of(&kind, config)) {
-        let (found, left) = beside::of_folder(folder)?;
-        files.extend(found.iter().map(|file| file.read.clone()));
-        left_out.extend(left);
-        copied = found;
+    if let (false, Some(folder)) = (from_recipe, folder_of_tokenizer(&kind, config)) {
+        let (text_files, other) = text_files::in_folder(folder)?;
+        files.extend(text_files.iter().map(|file| file.read.clone()));
+        left_out.extend(other);
+        copied = text_files;
     }
     Ok(Imported {
         name,
@@ -400,8 +263,124 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     })
 }
 
+/// What a configuration says.
+struct Configuration {
+    described: Described,
+    training: Option<Training>,
+    texts: TextSettings,
+    left_out: Vec<LeftOut>,
+    files: Vec<ReadFile>,
+}
+
+impl Configuration {
+    fn read(
+        kind: &Kind,
+        config: &Path,
+        devices: Option<i64>,
+    ) -> Result<Configuration, ForeignError> {
+        let place = shown(config);
+        let (bytes, read) = bytes_of(config)?;
+        let root = match kind {
+            Kind::Recipe(_) => yaml::read(&place, &bytes)?,
+            Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&place, &bytes)?,
+        };
+        let keys = Keys::new(&place, &root)?;
+        let mut left_out = Vec::new();
+        let (described, training) = match kind.target() {
+            Target::HuggingFace if devices.is_some() => {
+                let message = "a Hugging Face folder has no training settings";
+                return Err(ForeignError::new(place, message, "remove --devices"));
+            }
+            Target::HuggingFace => (hf::read(&keys)?, None),
+            Target::Lingua => lingua_keys(&keys, devices, &mut left_out)?,
+        };
+        left_out.extend(keys.neutrals());
+        // A recipe has a field for it: platform.kernels.gated_norm.
+        if described.norm == GatedNorm::Reference && training.is_none() {
+            let why =
+                "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
+            left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
+        }
+        let texts = TextSettings::of(&keys, &file_name(config))?;
+        Ok(Configuration { described, training, texts, left_out, files: vec![read] })
+    }
+}
+
+/// Reads Lingua's keys: those of the model, and of its training if there are any.
+fn lingua_keys(
+    keys: &Keys<'_>,
+    devices: Option<i64>,
+    left_out: &mut Vec<LeftOut>,
+) -> Result<(Described, Option<Training>), ForeignError> {
+    let described = lingua::read(keys)?;
+    let training = if training::is_there(keys) {
+        let vocab = described.model.vocab;
+        let (training, idle) = training::read(keys, vocab, described.norm, devices)?;
+        left_out.extend(idle);
+        Some(training)
+    } else {
+        // `data.seq_len` is for the published loader; an arch has no sequence length.
+        keys.idle(&[
+            "model.z_loss",
+            "model.seed",
+            "model.max_seqlen",
+            "data.seq_len",
+            "name",
+            "dump_dir",
+        ]);
+        None
+    };
+    keys.finish(&["model.dim", "model.n_layers", "optim.lr", "data.batch_size"])?;
+    Ok((described, training))
+}
+
+/// The arch of a model, under a name that the language allows.
+struct Text {
+    name: String,
+    text: String,
+    compiled: Compiled,
+}
+
+impl Text {
+    fn of(
+        request: &Request<'_>,
+        kind: &Kind,
+        config: &Path,
+        described: &Described,
+    ) -> Result<Text, ForeignError> {
+        let name = match request.name {
+            Some(name) => name.to_owned(),
+            None => identifier(&likely_name(request.source, kind)),
+        };
+        if identifier(&name) != name {
+            let shown: String = name.chars().take(MAX_SHOWN).collect();
+            let message = format!("{shown:?} cannot be the name of an arch");
+            let help = "use letters, digits and `_`, starting with a letter";
+            return Err(ForeignError::new("--name", message, help));
+        }
+        let doc = format!("Imported from {}.", file_name(request.source));
+        let text = described.text(&name, &doc);
+        let error = match arch::compile(&name, &text) {
+            Ok(compiled) => return Ok(Text { name, text, compiled }),
+            Err(error) => error,
+        };
+        // The name may be a keyword, or that of a definition that the text uses.
+        let other = format!("{name}_");
+        let text = described.text(&other, &doc);
+        match (arch::compile(&other, &text), request.name) {
+            (Err(_), _) => Err(ForeignError { place: shown(config), ..error }),
+            (Ok(_), Some(_)) => {
+                let message =
+                    format!("`{name}` cannot be the name of an arch: the language uses it");
+                Err(ForeignError::new("--name", message, format!("write `--name {other}`")))
+            }
+            (Ok(compiled), None) => Ok(Text { name: other, text, compiled }),
+        }
+    }
+}
+
 /// The folder with the tokenizer: that of the configuration, or in a release the one above.
-fn texts_of<'a>(kind: &'a Kind, config: &'a Path) -> Option<&'a Path> {
+fn folder_of_tokenizer<'a>(kind: &'a Kind, config: &'a Path) -> Option<&'a Path> {
     match kind {
         Kind::Lingua { config: Some(above), .. } => above.parent(),
         Kind::HuggingFace { .. } | Kind::Lingua { .. } | Kind::Recipe(_) => config.parent(),
@@ -416,7 +395,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// A likely name for a source: its folder or file, without the variant's name.
-fn named(source: &Path, kind: &Kind) -> String {
+fn likely_name(source: &Path, kind: &Kind) -> String {
     let path = match kind {
         Kind::Recipe(path) => {
             return path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
@@ -427,10 +406,10 @@ fn named(source: &Path, kind: &Kind) -> String {
         }
     };
     let real = path.canonicalize().unwrap_or(path);
-    let own = file_name(&real);
-    match (own.as_str(), real.parent()) {
+    let name = file_name(&real);
+    match (name.as_str(), real.parent()) {
         ("default", Some(parent)) => file_name(parent),
-        _ => own,
+        _ => name,
     }
 }
 
@@ -456,9 +435,9 @@ impl Imported {
 
     /// The tensors whose values are not those of the file.
     pub fn changed(&self) -> Vec<Changed> {
-        match (&self.described, &self.weights) {
-            (Described::Stock(stock), Some(_)) => stock.changed(self.params()),
-            (Described::Stock(_) | Described::Released(_), _) => Vec::new(),
+        match &self.weights {
+            Some(_) => self.described.changed(self.params()),
+            None => Vec::new(),
         }
     }
 
@@ -472,12 +451,12 @@ impl Imported {
 
     /// Writes the folder, which must be absent or empty.
     pub fn write(&self, out: &Path) -> Result<(), ForeignError> {
-        whole(out, &|folder| self.fill(folder))
+        write_folder(out, &|folder| self.fill(folder))
     }
 
     fn fill(&self, folder: &Path) -> Result<(), ForeignError> {
         let name = &self.name;
-        put(&arch_of(folder, name), &self.text)?;
+        put(&imported_arch(folder, name), &self.text)?;
         if let Some(recipe) = self.recipe() {
             put(&folder.join("recipes").join(format!("{name}.toml")), &recipe)?;
         }
@@ -492,7 +471,7 @@ impl Imported {
                 weights.param(index, put)
             })?;
         }
-        for Copied { name, bytes, read: _ } in &self.copied {
+        for CopiedFile { name, bytes, read: _ } in &self.copied {
             let path = folder.join(name);
             disk::replace(&path, bytes, || Ok(())).map_err(|e| ForeignError::write(&path, &e))?;
         }
@@ -521,52 +500,4 @@ impl Imported {
         }
         out
     }
-}
-
-/// The arch of that name in the folder of an import.
-pub(super) fn arch_of(folder: &Path, name: &str) -> PathBuf {
-    folder.join("arch").join(format!("{name}.canon"))
-}
-
-/// Writes a file, creating its folder.
-pub(super) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(path, &error);
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
-    }
-    disk::replace(path, text.as_bytes(), || Ok(())).map_err(failed)
-}
-
-/// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.
-pub(super) fn whole(
-    out: &Path,
-    fill: &dyn Fn(&Path) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(out, &error);
-    let taken = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-        Err(_) => true,
-    };
-    if taken {
-        let help = "name a new or empty folder";
-        return Err(ForeignError::new(shown(out), "it already exists", help));
-    }
-    let parent = disk::parent(out);
-    fs::create_dir_all(parent).map_err(failed)?;
-    let name = out.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let beside = parent.join(format!(".{name}.{}.partial", std::process::id()));
-    let _ = fs::remove_dir_all(&beside);
-    fs::create_dir(&beside).map_err(failed)?;
-    let done = fill(&beside).and_then(|()| {
-        // An empty folder at `out` is replaced.
-        if out.is_dir() {
-            fs::remove_dir(out).map_err(failed)?;
-        }
-        fs::rename(&beside, out).and_then(|()| disk::sync_folder(parent)).map_err(failed)
-    });
-    if done.is_err() {
-        let _ = fs::remove_dir_all(&beside);
-    }
-    done
 }

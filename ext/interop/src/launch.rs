@@ -1,15 +1,14 @@
-//! Slurm scripts that launch canonc.
+//! Slurm scripts that launch canonc: for a lock, or for the runs that a comparison misses.
 //!
-//! In: a lock, or the runs that a comparison misses. Out: a script for `sbatch`. Must stay true: every name from a lock or
-//! a command line is quoted, so it never ends the word, the comment or the line that it is put into; a job that reaches
-//! the end of its time stops with a checkpoint and goes back into the queue.
+//! Every name from a lock or a command line is quoted, so it never ends the word, the comment or the line that it is put
+//! into; a job that reaches the end of its time stops with a checkpoint and goes back into the queue.
 
 use std::path::Path;
 
 use lab::experiment::{Device, Experiment};
 use minijinja::{Environment, UndefinedBehavior, context};
 
-use super::import::{put, whole};
+use super::folder::{put, write_folder};
 use super::{ForeignError, quote};
 
 const RUN: &str = include_str!("../templates/run.sh.j2");
@@ -62,7 +61,7 @@ impl Run<'_> {
                 data,
             },
         )?;
-        whole(out, &|folder| {
+        write_folder(out, &|folder| {
             put(&folder.join(&file), lock)?;
             put(&folder.join("launch.sh"), &script)
         })?;

@@ -1,20 +1,17 @@
-//! The mapping between a model's parameters and foreign tensors, in both directions.
+//! The mapping between a model's parameters and the tensors of another program's file, in both directions.
 //!
-//! In: a model, its parameters and a layout. Out: for every foreign tensor its shape and our parameters in it. Must
-//! stay true: one table for both directions; every parameter is in exactly one tensor that is written; every tensor is
-//! used, proved to be a copy or zero, or refused by name.
+//! Every parameter is in exactly one tensor that is written; every tensor of a file is used, proved to be a copy or
+//! zero, or refused by name.
 
 use std::collections::BTreeMap;
 
 use compiler::graph::Param;
-use compiler::plan::RopeScaling;
 
-use super::ForeignError;
+use super::class::layouts;
 use super::model::{Attention, Mixer, Model, RopeLayout};
-use super::names::{
-    GatedNorm, HF_GEMMA2, HF_LLAMA, HF_OLMO2, LAYOUTS, LINGUA_PREFIX, Layout, Row, When,
-};
+use super::names::{GatedNorm, LINGUA_PREFIX, Layout, When};
 use super::store::{PIECE, Planned, Store, Stored};
+use super::{ForeignError, LeftOut};
 
 /// The program that reads or writes the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,121 +61,57 @@ pub enum EntryKind {
     Zeros,
 }
 
-/// A checkpoint's entry that is not a parameter, and why it can be left out.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeftOut {
-    /// Name of the entry.
-    pub name: String,
-    /// Why it can be left out, in words.
-    pub why: String,
-}
-
 /// The maximum number of faults reported for one checkpoint.
 const MAX_FAULTS: usize = 24;
 
 /// Endings of names of tensors with values that RoPE computes.
 pub(super) const FREQUENCIES: [&str; 2] = ["rotary_emb.inv_freq", "rope.freqs"];
 
-/// The layouts of files that have a `config.json` of a class of `transformers` beside them.
-pub(crate) static HUGGING_FACE: [&Layout; 3] = [&HF_LLAMA, &HF_GEMMA2, &HF_OLMO2];
-
-/// The layout that a program uses for this model.
-pub(crate) fn layout(model: &Model, target: Target) -> &'static Layout {
-    let [hf_llama, lingua_llama, flash, mamba, ..] = LAYOUTS;
-    match (&model.mixer, target) {
-        (Mixer::Attention(_), Target::HuggingFace) => hf_llama,
-        (Mixer::Attention(_), Target::Lingua) => lingua_llama,
-        (Mixer::Gla5 { .. } | Mixer::Gdn2 { .. }, _) => flash,
-        (Mixer::Mamba2 { .. }, _) => mamba,
-    }
-}
-
-/// Every tensor of this model in the other program.
-pub fn entries(model: &Model, target: Target, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
-    let prefixed = target == Target::Lingua && !matches!(model.mixer, Mixer::Attention(_));
-    let rows = layout(model, target).rows.iter().filter(|row| row.when.holds(model, norm));
-    let mut found = of_rows(rows, model.layers, 0, params);
-    for entry in &mut found {
-        if entry.kind == EntryKind::Zeros {
-            entry.shape = zeros_shape(model);
-        }
-        if prefixed {
-            entry.theirs.insert_str(0, LINGUA_PREFIX);
-        }
-    }
-    found
-}
-
-/// A model that is not of a released family, as far as its tensors need.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StockRows {
-    pub(crate) layout: &'static Layout,
-    /// Layers in the file, and the number of ours that holds its first one.
-    pub(crate) layers: i64,
-    pub(crate) first: i64,
-    pub(crate) tied: bool,
-    /// Whether our norms are 1 + theirs.
-    pub(crate) plus_one: bool,
-}
-
-/// Every tensor of such a model.
-pub(crate) fn stock_entries(stock: &StockRows, params: &[Param]) -> Vec<Entry> {
-    let rows = stock.layout.rows.iter();
-    let rows =
-        rows.filter(|row| row.when == When::Always || row.when == When::Repeated && stock.tied);
-    let mut found = of_rows(rows, stock.layers, stock.first, params);
-    for entry in &mut found {
-        let param = entry.ours.first().and_then(|n| params.get(*n));
-        entry.plus_one = stock.plus_one && param.is_some_and(|param| param.role == "norm");
-    }
-    found
-}
-
-/// The tensors of these rows; layer 0 of the file is layer `first` of ours.
-fn of_rows<'a>(
-    rows: impl Iterator<Item = &'a Row>,
-    layers: i64,
-    first: i64,
+/// Every tensor of this model under these names, which Lingua gives a prefix in linear models.
+pub(crate) fn entries(
+    model: &Model,
+    names: &Layout,
+    norm: GatedNorm,
+    prefixed: bool,
     params: &[Param],
 ) -> Vec<Entry> {
     let index: BTreeMap<&str, usize> =
         params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
-    let mut found = Vec::new();
-    for row in rows {
-        let layers = if row.theirs.contains("{i}") { layers } else { 1 };
+    // The layer that scales token vectors comes first, and has no tensors.
+    let first = i64::from(model.options.scaled_embedding);
+    let prefix = if prefixed { LINGUA_PREFIX } else { "" };
+    let mut entries = Vec::new();
+    for row in names.rows.iter().filter(|row| row.when.holds(model, norm)) {
+        let layers = if row.theirs.contains("{i}") { model.layers } else { 1 };
         for layer in 0..layers {
             let at = |text: &str, layer: i64| text.replace("{i}", &layer.to_string());
             let our = |path: &&str| index.get(at(path, layer + first).as_str()).copied();
             let ours: Option<Vec<usize>> = row.ours.iter().map(our).collect();
             let Some(ours) = ours else { continue };
-            let kind = match row.when {
-                When::Zeros => EntryKind::Zeros,
-                When::Repeated => EntryKind::Repeated,
+            let (kind, shape) = match row.when {
+                When::Zeros => (EntryKind::Zeros, zeros_shape(model)),
+                When::Repeated => (EntryKind::Repeated, stacked(&ours, params)),
                 When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
-                    EntryKind::Needed
+                    (EntryKind::Needed, stacked(&ours, params))
                 }
             };
-            let (theirs, shape) = (at(row.theirs, layer), stacked(&ours, params));
-            found.push(Entry { theirs, shape, ours, kind, turned: None, plus_one: false });
+            let is_norm =
+                ours.first().and_then(|n| params.get(*n)).is_some_and(|p| p.role == "norm");
+            entries.push(Entry {
+                theirs: format!("{prefix}{}", at(row.theirs, layer)),
+                shape,
+                ours,
+                kind,
+                turned: None,
+                plus_one: names.plus_one && is_norm,
+            });
         }
     }
-    found
-}
-
-/// The frequencies of RoPE; `None` for a model without it.
-pub(super) fn rates(model: &Model) -> Option<Vec<f64>> {
-    let Mixer::Attention(attention) = &model.mixer else { return None };
-    Some(RopeScaling::Unscaled.rates(attention.theta.to_f64(), attention.rope_dims))
+    entries
 }
 
 /// Reorders q and k for a program that uses the other RoPE layout.
-pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
-    let Mixer::Attention(attention) = &model.mixer else { return };
-    turn_attention(entries, attention, params);
-}
-
-/// The same for any layers with this attention.
-pub(crate) fn turn_attention(entries: &mut [Entry], attention: &Attention, params: &[Param]) {
+pub(crate) fn turn(entries: &mut [Entry], attention: &Attention, params: &[Param]) {
     let count = |n: i64| n.max(0) as u64;
     let (head_dim, rope_dims) = (count(attention.head_dim), count(attention.rope_dims));
     let to_halves = attention.layout == RopeLayout::Interleaved;
@@ -365,8 +298,9 @@ fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> ForeignError {
 }
 
 fn extra(name: &str, stored: &Stored) -> String {
-    let owner = LAYOUTS.iter().find(|other| is_of(other, name));
-    let owner = owner.map_or(String::new(), |other| format!(", a name of {}", other.name));
+    let row = of_any_layer(name);
+    let owner = layouts().into_iter().find(|names| names.has(&row));
+    let owner = owner.map_or(String::new(), |names| format!(", a name of {}", names.name));
     format!("extra: {name} {:?}{owner}", stored.shape)
 }
 
@@ -378,20 +312,14 @@ fn squeezed(shape: &[i64]) -> Vec<i64> {
     }
 }
 
-/// Whether a layout has this name, in any layer.
-fn is_of(layout: &Layout, name: &str) -> bool {
-    let name = of_any_layer(name);
-    layout.rows.iter().any(|row| row.theirs == name)
-}
-
 /// The name as written in the table: without Lingua's prefix, and with `{i}` for the layer.
 pub(super) fn of_any_layer(name: &str) -> String {
     let name = name.replace(LINGUA_PREFIX, "");
-    let mut found = false;
+    let mut has_layer = false;
     let parts = name.split('.').map(|part| {
-        let layer = !found && part.parse::<u32>().is_ok();
-        found |= layer;
-        if layer { "{i}" } else { part }
+        let is_layer = !has_layer && part.parse::<u32>().is_ok();
+        has_layer |= is_layer;
+        if is_layer { "{i}" } else { part }
     });
     parts.collect::<Vec<_>>().join(".")
 }

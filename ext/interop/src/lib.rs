@@ -1,9 +1,7 @@
 //! Import and export of other programs' models and recipes: Hugging Face folders, Lingua releases, Lingua's YAML.
 //!
-//! In: folders and files from other programs, or a lock and weights. Out: an arch in our language, a recipe, weights
-//! under our paths; or their files. Must stay true: torch-free; one table of names serves both directions; nothing is
-//! executed; every key and every tensor is used, checked, or refused by name with its file and both values; options
-//! that the reference's loader ignores are honoured or refused, never ignored.
+//! One table of classes and one of names serve both directions; nothing is executed; every key and every tensor is used,
+//! checked, or refused by name with its file and both values.
 //!
 //! A configuration of Hugging Face becomes an arch in our language, and the arch a graph:
 //!
@@ -29,33 +27,41 @@
 
 #![warn(missing_docs)]
 
-pub mod dtype;
-pub mod model;
-mod decoder;
-pub mod arch;
-pub mod names;
 pub mod node;
 pub mod json;
-pub mod quote;
+pub mod yaml;
+pub mod config;
 pub mod torch;
-pub mod tokenizer;
+mod messages;
+pub mod init;
+pub mod model;
+pub mod names;
+pub mod class;
+mod decoder;
+pub mod arch;
+pub mod dtype;
+pub mod pth;
 pub mod store;
 pub mod lay;
-pub mod config;
+pub mod described;
 pub mod hf;
 pub mod lingua;
-pub mod pth;
+pub mod folder;
 pub mod source;
 pub mod training;
-pub mod beside;
+pub mod recipe;
+pub mod text_files;
+pub mod record;
 pub mod import;
+pub mod tokenizer;
+pub mod quote;
 pub mod export;
 pub mod launch;
-pub mod recipe;
-pub mod yaml;
 
 use std::fmt;
 use std::path::Path;
+
+use records::run::RunError;
 
 /// Why an import or an export failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +110,26 @@ impl fmt::Display for ForeignError {
 }
 
 impl std::error::Error for ForeignError {}
+
+impl From<ForeignError> for RunError {
+    fn from(error: ForeignError) -> RunError {
+        let ForeignError { place, message, help, machine } = error;
+        let message = match message.strip_prefix("it ") {
+            Some(rest) => format!("{place} {rest}"),
+            None => format!("{place}: {message}"),
+        };
+        if machine { RunError::machine(message, help) } else { RunError::input(message, help) }
+    }
+}
+
+/// A checkpoint's entry that is not a parameter, and why it can be left out.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    /// Name of the entry.
+    pub name: String,
+    /// Why it can be left out, in words.
+    pub why: String,
+}
 
 /// A path in the form that canonc prints.
 pub(crate) fn shown(path: &Path) -> String {

@@ -1,15 +1,19 @@
-//! Reads and writes Lingua's `params.json` and recipe YAML.
+//! Reads and writes the model of Lingua's `params.json` and recipe YAML.
 //!
-//! In: the keys of either, or a model and its training. Out: the other. Must stay true: every option that the release's
-//! own loader ignores is honoured or refused by name; an option without meaning for a family must have its
-//! default; absent keys have Lingua's defaults.
+//! Every option that the release's own loader ignores is honoured or refused by name; an option without meaning for a
+//! family must have its default; absent keys have Lingua's defaults.
 
 use dsl::Decimal;
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::hf::{Released, canon, canon_set, divided, float, own, rope_dims, turned_channels};
-use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
+use super::described::Described;
+use super::hf::{self, canon, canon_set, divided, float, rope_dims, turned_channels};
+use super::init::Init;
+use super::messages::lingua as messages;
+use super::model::{
+    Attention, AttentionOptions, Canon, Family, Mixer, Model, ModelOptions, QkNorm, RopeLayout,
+};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
 
@@ -23,47 +27,22 @@ fn up_to(n: i64, multiple: i64) -> i64 {
 }
 
 /// Reads `model.*`.
-pub fn read(keys: &Keys<'_>) -> Result<Released, ForeignError> {
+pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     if !keys.has("model") {
-        let help = "give Lingua's params.json, or a recipe of its trainer";
-        return Err(keys.refuse("model", "and it says what is trained", help));
+        return Err(messages::no_model(keys));
     }
-    let why = "and only the families of the release are supported";
-    keys.only("model.model_name", &["Llama", "GLA5", "GDN2", "Mamba2"], why)?;
+    keys.check(&messages::FAMILIES)?;
     let name = keys.text("model.model_name")?;
     // Chooses an implementation of attention; the result is the same.
     keys.idle(&["model.attn_impl"]);
-    for (key, wanted, why) in [
-        ("model.sliding_window", "", "which the reference ignores unless attention is fmha"),
-        ("model.zeyuan_linearT", "false", "and its kernel is unknown"),
-        ("model.zeyuan_alternate", "false", "and layers do not alternate in released models"),
-        ("model.zeyuan_double", "", "and released models do not merge layers"),
-        ("model.init_base_std", "", "and that initialization cannot be expressed"),
-        ("model.init_std_factor", "disabled", "and that initialization cannot be expressed"),
-    ] {
-        let wanted: Vec<&str> = [wanted].into_iter().filter(|w| !w.is_empty()).collect();
-        keys.only(key, &wanted, why)?;
-    }
+    keys.check_all(&messages::GENERAL)?;
     let mut described = match name {
         None | Some("Llama") => llama(keys)?,
         Some("GLA5") => linear(keys, Family::Gla5)?,
         Some("GDN2") => linear(keys, Family::Gdn2)?,
         Some(_) => linear(keys, Family::Mamba2)?,
     };
-    let init = match keys.below("canonc.init").as_slice() {
-        [] => match keys.text("canonc.init")? {
-            None => None,
-            Some(name) => Init::named(name),
-        },
-        roles => {
-            let row = |role: &String| {
-                let rule = keys.text(&format!("canonc.init.{role}"))?.unwrap_or_default();
-                Ok((role.clone(), rule.to_owned()))
-            };
-            Some(Init::from_rows(roles.iter().map(row).collect::<Result<_, ForeignError>>()?))
-        }
-    };
-    if let Some(init) = init {
+    if let Some(init) = hf::init(keys)? {
         described.model.init = init;
     }
     if let Some("half") = keys.text("canonc.rope_layout")?
@@ -77,8 +56,8 @@ pub fn read(keys: &Keys<'_>) -> Result<Released, ForeignError> {
 
 /// The number of tokens: given, or that of the published tokenizer.
 fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
-    let said = keys.node("model.vocab_size").is_some_and(|node| node.value.plain() != "-1");
-    if said {
+    let is_given = keys.node("model.vocab_size").is_some_and(|node| node.value.plain() != "-1");
+    if is_given {
         return keys.positive("model.vocab_size");
     }
     let name = keys.text("data.tokenizer.name")?.unwrap_or("bytes");
@@ -86,21 +65,13 @@ fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
         Some((_, _, vocab)) => Ok(*vocab),
         None => {
             let known = TOKENIZERS.map(|(theirs, _, _)| theirs).join(", ");
-            let why = format!("and it should be one of {known}");
-            Err(keys.refuse(
-                "data.tokenizer.name",
-                why,
-                "with another tokenizer, write `model.vocab_size`",
-            ))
+            Err(messages::unknown_vocab(keys, &known))
         }
     }
 }
 
-fn llama(keys: &Keys<'_>) -> Result<Released, ForeignError> {
-    for key in ["model.mlp_type", "model.mamba_ssm"] {
-        keys.only(key, &[], "and Llama has none")?;
-    }
-    keys.only("model.zeyuan_layernorm", &["false"], "and Llama has no gated norm")?;
+fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+    keys.check_all(&messages::LLAMA)?;
     let dim = keys.int_or("model.dim", 512)?;
     let heads = keys.int("model.n_heads")?;
     let head_dim = keys.int("model.head_dim")?;
@@ -108,40 +79,23 @@ fn llama(keys: &Keys<'_>) -> Result<Released, ForeignError> {
         (Some(heads), Some(head_dim)) => (heads, head_dim),
         (Some(heads), None) => (heads, divided(keys, "model.dim", dim, heads)?),
         (None, Some(head_dim)) => (divided(keys, "model.dim", dim, head_dim)?, head_dim),
-        (None, None) => {
-            let why = "and so is `model.head_dim`";
-            return Err(keys.refuse("model.n_heads", why, "write one of the two"));
-        }
+        (None, None) => return Err(messages::no_heads(keys)),
     };
-    let multiple = keys.int_or("model.multiple_of", 256)?;
-    if multiple < 1 {
-        return Err(keys.refuse("model.multiple_of", "and it should be above 0", "write 256"));
-    }
-    let multiplier = keys.decimal("model.ffn_dim_multiplier")?;
-    let hidden = match keys.int("model.hidden_dim")? {
-        Some(hidden) => hidden,
-        None => {
-            let wide = 8 * dim / 3;
-            let wide = match multiplier {
-                None => wide,
-                Some(by) => floor(by.mul(Decimal::from(wide)).ok()).ok_or_else(|| {
-                    let why = "and the MLP's width cannot be computed from it";
-                    keys.refuse("model.ffn_dim_multiplier", why, "write `model.hidden_dim`")
-                })?,
-            };
-            up_to(wide, multiple)
-        }
-    };
+    let hidden = hidden(keys, dim)?;
     let (canon, _) = canon(keys, "model.", "ABCD")?;
     let kv_heads = keys.int_or("model.n_kv_heads", heads)?;
     let attention = Attention {
         heads,
         kv_heads,
         head_dim,
-        qk_norm: keys.bool_or("model.qk_norm", false)?,
+        qk_norm: match keys.bool_or("model.qk_norm", false)? {
+            true => QkNorm::Joint,
+            false => QkNorm::None,
+        },
         theta: keys.decimal_or("model.rope_theta", "10000")?,
         layout: RopeLayout::Interleaved,
         rope_dims: rope_dims(keys, "model.rope_dim", head_dim)?,
+        options: AttentionOptions::default(),
     };
     let model = Model {
         vocab: vocab(keys)?,
@@ -153,60 +107,44 @@ fn llama(keys: &Keys<'_>) -> Result<Released, ForeignError> {
         tied: keys.bool_or("model.weight_tying", false)?,
         canon,
         init: Init::lingua(),
+        options: ModelOptions::default(),
     };
-    Ok(Released { model, norm: GatedNorm::Fused, turned: false })
+    Ok(Described::of_released(model, GatedNorm::Fused))
+}
+
+/// The width of a Llama's MLP.
+fn hidden(keys: &Keys<'_>, dim: i64) -> Result<i64, ForeignError> {
+    let multiple = keys.int_or("model.multiple_of", 256)?;
+    if multiple < 1 {
+        return Err(messages::no_multiple(keys));
+    }
+    let multiplier = keys.decimal("model.ffn_dim_multiplier")?;
+    if let Some(hidden) = keys.int("model.hidden_dim")? {
+        return Ok(hidden);
+    }
+    let width = 8 * dim / 3;
+    let width = match multiplier {
+        None => width,
+        Some(by) => {
+            floor(by.mul(Decimal::from(width)).ok()).ok_or_else(|| messages::no_multiplier(keys))?
+        }
+    };
+    Ok(up_to(width, multiple))
 }
 
 fn floor(number: Option<Decimal>) -> Option<i64> {
     let (mantissa, exponent) = number?.parts();
     let scale = 10i128.checked_pow(exponent.unsigned_abs())?;
-    let whole =
+    let floor =
         if exponent < 0 { mantissa.div_euclid(scale) } else { mantissa.checked_mul(scale)? };
-    i64::try_from(whole).ok()
+    i64::try_from(floor).ok()
 }
 
-fn linear(keys: &Keys<'_>, family: Family) -> Result<Released, ForeignError> {
-    let name = match family {
-        Family::Llama => "Llama",
-        Family::Gla5 => "GLA5",
-        Family::Gdn2 => "GDN2",
-        Family::Mamba2 => "Mamba2",
-    };
-    let nothing = format!("which has no effect for {name}: the reference ignores it");
-    for (key, default) in [
-        ("model.qk_norm", "false"),
-        ("model.head_dim", ""),
-        ("model.n_kv_heads", ""),
-        ("model.ffn_dim_multiplier", ""),
-        ("model.multiple_of", "256"),
-        ("model.rope_theta", "10000"),
-        ("model.rope_dim", ""),
-    ] {
-        let wanted: Vec<&str> = [default].into_iter().filter(|w| !w.is_empty()).collect();
-        keys.only(key, &wanted, &nothing)?;
-    }
+fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
     let dim = keys.int_or("model.dim", 512)?;
+    let mlp = check_linear(keys, family, dim)?;
     let heads = keys.positive("model.n_heads")?;
     let mamba = family == Family::Mamba2;
-    divided(keys, "model.dim", if mamba { 2 * dim } else { dim }, heads)?;
-    let mlp = match mamba {
-        true => {
-            keys.only("model.mlp_type", &["mlp10"], "and the released MLP is mlp10")?;
-            keys.only(
-                "model.zeyuan_layernorm",
-                &["false"],
-                "and Mamba2 has no choice of gated norms",
-            )?;
-            let why = "which Mamba2 stores and never reads: it computes with 1e-5";
-            keys.only("model.norm_eps", &["1e-5"], why)?;
-            keys.text("model.mlp_type")?.is_some()
-        }
-        false => {
-            keys.only("model.mlp_type", &[], &nothing)?;
-            keys.only("model.mamba_ssm", &[], &nothing)?;
-            true
-        }
-    };
     let letters = match family {
         // The reference asserts that GLA5 has no slot B, and has no C and D in a Mamba2 without an MLP.
         Family::Llama | Family::Gla5 => "AbCD",
@@ -229,14 +167,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Released, ForeignError> {
     let hidden = match (mlp, keys.int("model.hidden_dim")?) {
         (true, hidden) => Some(hidden.unwrap_or(2 * dim)),
         (false, None) => None,
-        (false, Some(_)) => {
-            let why = "and a Mamba2 without `mlp_type` has no MLP";
-            return Err(keys.refuse(
-                "model.hidden_dim",
-                why,
-                "write `mlp_type: mlp10`, or remove it",
-            ));
-        }
+        (false, Some(_)) => return Err(messages::width_without_mlp(keys)),
     };
     let model = Model {
         vocab: vocab(keys)?,
@@ -248,8 +179,38 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Released, ForeignError> {
         tied: keys.bool_or("model.weight_tying", false)?,
         canon,
         init: if mamba { Init::mamba() } else { Init::flash_linear() },
+        options: ModelOptions::default(),
     };
-    Ok(Released { model, norm, turned: false })
+    Ok(Described::of_released(model, norm))
+}
+
+/// Refuses settings that a linear family ignores or that no released model has. Whether there is an MLP.
+fn check_linear(keys: &Keys<'_>, family: Family, dim: i64) -> Result<bool, ForeignError> {
+    let name = match family {
+        Family::Llama => "Llama",
+        Family::Gla5 => "GLA5",
+        Family::Gdn2 => "GDN2",
+        Family::Mamba2 => "Mamba2",
+    };
+    let ignored =
+        |key: &str, values: &[&str]| keys.only(key, values, &messages::no_effect(key, name));
+    ignored("model.qk_norm", &["false"])?;
+    ignored("model.head_dim", &[])?;
+    ignored("model.n_kv_heads", &[])?;
+    ignored("model.ffn_dim_multiplier", &[])?;
+    ignored("model.multiple_of", &["256"])?;
+    ignored("model.rope_theta", &["10000"])?;
+    ignored("model.rope_dim", &[])?;
+    let heads = keys.positive("model.n_heads")?;
+    if family == Family::Mamba2 {
+        divided(keys, "model.dim", 2 * dim, heads)?;
+        keys.check_all(&messages::MAMBA2)?;
+        return Ok(keys.text("model.mlp_type")?.is_some());
+    }
+    divided(keys, "model.dim", dim, heads)?;
+    ignored("model.mlp_type", &[])?;
+    ignored("model.mamba_ssm", &[])?;
+    Ok(true)
 }
 
 fn node(value: Value) -> Node {
@@ -265,13 +226,10 @@ fn some(n: Option<i64>) -> Value {
 }
 
 /// `model` with every key, as in `params.json`.
-pub fn write(described: &Released, z_loss: bool, seed: &str, seq_len: i64) -> Value {
-    let Released { model, norm, turned: _ } = described;
+pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> Value {
+    let Described { model, norm, .. } = described;
     let text = |text: &str| Value::Text(text.to_owned());
-    let attention = match &model.mixer {
-        Mixer::Attention(attention) => Some(attention),
-        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
-    };
+    let attention = model.attention();
     let theta = attention.map_or(decimal("10000"), |a| a.theta);
     let state = match &model.mixer {
         Mixer::Mamba2 { state, .. } => Some(*state),
@@ -284,7 +242,7 @@ pub fn write(described: &Released, z_loss: bool, seed: &str, seq_len: i64) -> Va
         ("canon_activation", Value::Bool(model.canon.silu)),
         ("canon_kernel", int(model.canon.kernel)),
         ("canon_residual", Value::Bool(model.canon.residual)),
-        ("qk_norm", Value::Bool(attention.is_some_and(|a| a.qk_norm))),
+        ("qk_norm", Value::Bool(attention.is_some_and(|a| a.qk_norm != QkNorm::None))),
         ("dim", int(model.dim)),
         ("n_layers", int(model.layers)),
         ("head_dim", some(attention.map(|a| a.head_dim))),
@@ -323,8 +281,8 @@ pub fn write(described: &Released, z_loss: bool, seed: &str, seq_len: i64) -> Va
 /// its trainer honours, such as `canon_kernel` and `head_dim`.
 pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     let mut lost: Vec<String> = Vec::new();
-    let mut only = |is: bool, field: &str, has: String, loads: &str| {
-        if !is {
+    let mut only = |is_loaded: bool, field: &str, has: String, loads: &str| {
+        if !is_loaded {
             lost.push(format!("`{field}` is {has}, but it loads {loads}"));
         }
     };
@@ -332,9 +290,9 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
         Mixer::Attention(a) => {
             only(!model.tied, "head", "tied".to_owned(), "an output of its own");
             let wide = model.dim / a.heads.max(1);
-            let of = format!("dim / heads = {}/{} = {wide}", model.dim, a.heads);
-            let whole = a.head_dim == wide && wide * a.heads == model.dim;
-            only(whole, "head_dim", a.head_dim.to_string(), &of);
+            let loads = format!("dim / heads = {}/{} = {wide}", model.dim, a.heads);
+            let divides = a.head_dim == wide && wide * a.heads == model.dim;
+            only(divides, "head_dim", a.head_dim.to_string(), &loads);
             let turns = turned_channels(a);
             only(turns == a.rope_dims, "rope.dims", a.rope_dims.to_string(), &turns.to_string());
             if !model.canon.slots.is_empty() {
@@ -382,11 +340,8 @@ pub(crate) fn init_of(family: Family) -> Init {
 
 /// Keys that only canonc reads: initial distributions, and RoPE by halves.
 pub fn ours(model: &Model) -> Option<Value> {
-    let init = own(&model.init, false, model.init == init_of(model.family()));
-    let half = match &model.mixer {
-        Mixer::Attention(attention) => attention.layout == RopeLayout::Half,
-        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,
-    };
+    let init = hf::our_keys(&model.init, false, model.init == init_of(model.family()));
+    let half = model.attention().is_some_and(|attention| attention.layout == RopeLayout::Half);
     let mut entries = match init {
         Some(Value::Map(entries)) => entries,
         Some(_) | None => Vec::new(),

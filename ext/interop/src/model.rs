@@ -1,20 +1,20 @@
-//! The released families' models as plain values.
+//! A language model of another program as plain values, and its arch as text.
 //!
-//! In: a foreign configuration, or an arch of ours. Out: the other. Must stay true: every property that changes the
-//! compute graph is a field here, and only those; so a model, printed and compiled, has one graph.
+//! Every property that changes the compute graph is a field, and only those, so a model, printed and compiled, has one
+//! graph.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::LazyLock;
 
 pub use compiler::plan::RopeLayout;
-use compiler::program::{Compiled, STD};
-use dsl::{Decimal, Entry, Item, Segment, Sources};
+use compiler::plan::RopeScaling;
+use dsl::Decimal;
 
-/// One released family.
+use super::init::Init;
+
+/// The kind of the token mixer, which decides the format of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// A decoder with softmax attention and RoPE.
+    /// Softmax attention with RoPE.
     Llama,
     /// Gated linear attention, as in the release.
     Gla5,
@@ -24,8 +24,8 @@ pub enum Family {
     Mamba2,
 }
 
-/// A model of one of the families.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A decoder-only language model.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Number of token ids.
     pub vocab: i64,
@@ -45,10 +45,39 @@ pub struct Model {
     pub canon: Canon,
     /// The initial distributions.
     pub init: Init,
+    /// What only some classes have.
+    pub options: ModelOptions,
+}
+
+/// What only some classes have, apart from attention; by default nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelOptions {
+    /// Where a block has its norms.
+    pub norms: BlockNorms,
+    /// The window of each layer; empty if all see the whole past.
+    pub windows: Vec<Option<i64>>,
+    /// Whether token vectors are multiplied by sqrt(dim).
+    pub scaled_embedding: bool,
+    /// Whether the MLP's gate is gelu instead of silu.
+    pub gelu: bool,
+    /// Bound of logits, from the token table.
+    pub logit_cap: Option<Decimal>,
+}
+
+/// Where a block has its norms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BlockNorms {
+    /// Before mixer and MLP.
+    #[default]
+    Before,
+    /// After them.
+    After,
+    /// Before and after.
+    Around,
 }
 
 /// The token mixer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Mixer {
     /// Softmax attention.
     Attention(Attention),
@@ -78,7 +107,7 @@ pub enum Mixer {
 }
 
 /// Parameters of softmax attention.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     /// Number of query heads.
     pub heads: i64,
@@ -86,14 +115,46 @@ pub struct Attention {
     pub kv_heads: i64,
     /// Channels of one head.
     pub head_dim: i64,
-    /// Whether q and k are normalised per head.
-    pub qk_norm: bool,
+    /// The norms of queries and keys.
+    pub qk_norm: QkNorm,
     /// Base of RoPE's frequencies.
     pub theta: Decimal,
     /// Which channels RoPE rotates together: `Interleaved` in Lingua, `Half` in Hugging Face.
     pub layout: RopeLayout,
     /// Channels of each head that RoPE rotates.
     pub rope_dims: i64,
+    /// What only some classes have.
+    pub options: AttentionOptions,
+}
+
+/// The norms of queries and keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// None.
+    None,
+    /// Of all heads together.
+    Joint,
+    /// Of each head, with one weight for all.
+    PerHead,
+}
+
+/// What attention has only in some classes; by default nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttentionOptions {
+    /// A change of RoPE's frequencies for longer texts.
+    pub scaling: RopeScaling,
+    /// Whether its projections have biases.
+    pub bias: bool,
+    /// Scores are multiplied by 1 / sqrt of it instead of the heads' width.
+    pub score: Option<i64>,
+    /// Bound of scores.
+    pub softcap: Option<Decimal>,
+}
+
+impl Default for AttentionOptions {
+    fn default() -> Self {
+        Self { scaling: RopeScaling::Unscaled, bias: false, score: None, softcap: None }
+    }
 }
 
 /// The Canon layers.
@@ -109,113 +170,6 @@ pub struct Canon {
     pub silu: bool,
 }
 
-/// Initial distributions: each role's rule, in the words of our language.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Init(BTreeMap<String, String>);
-
-/// The standard tables by name. Other programs' initial distributions are among them.
-static TABLES: LazyLock<BTreeMap<String, Init>> = LazyLock::new(|| {
-    let mut sources = Sources::new();
-    let items = STD.iter().flat_map(|(name, text)| {
-        let file = sources.add(*name, *text);
-        dsl::parse(file, text).0.items
-    });
-    let tables = items.filter_map(|item| match item {
-        Item::Init(table) => Some((table.name.text, Init::from_rows(rows(&table.entries)))),
-        Item::Def(_) | Item::Alias(_) | Item::Arch(_) => None,
-    });
-    tables.collect()
-});
-
-/// Rule by role, as a compiled arch lists them.
-fn rows(entries: &[Entry]) -> BTreeMap<String, String> {
-    let row = |entry: &Entry| {
-        let Entry::Set { path, value, .. } = entry else { return None };
-        let [Segment::Name(role)] = path.segments.as_slice() else { return None };
-        Some((role.text.clone(), dsl::print_expr(value)))
-    };
-    entries.iter().filter_map(row).collect()
-}
-
-impl Init {
-    /// Lingua's truncated normals.
-    pub fn lingua() -> Init {
-        Init::standard("lingua")
-    }
-
-    /// Those of the flash-linear-attention library.
-    pub fn flash_linear() -> Init {
-        Init::standard("flash_linear")
-    }
-
-    /// Those of the mamba library.
-    pub fn mamba() -> Init {
-        Init::standard("mamba")
-    }
-
-    /// Hugging Face's normals of 0.02.
-    pub fn hugging_face() -> Init {
-        Init::standard("huggingface")
-    }
-
-    /// Hugging Face's table with another standard deviation.
-    pub fn hugging_face_with(range: Decimal) -> Init {
-        let mut init = Init::hugging_face();
-        for role in ["embed", "linear"] {
-            init.0.insert(role.to_owned(), format!("normal({range})"));
-        }
-        init
-    }
-
-    fn standard(name: &str) -> Init {
-        Init::named(name).unwrap_or_else(|| Init::from_rows(BTreeMap::new()))
-    }
-
-    /// The standard table with this name.
-    pub fn named(name: &str) -> Option<Init> {
-        TABLES.get(name).cloned()
-    }
-
-    /// The name of the standard table that is equal to it.
-    pub fn name(&self) -> Option<&'static str> {
-        TABLES.iter().find(|(_, init)| *init == self).map(|(name, _)| name.as_str())
-    }
-
-    /// The distributions with these rules by role.
-    pub fn from_rows(rows: BTreeMap<String, String>) -> Init {
-        Init(rows)
-    }
-
-    /// The distributions of a compiled arch.
-    pub(crate) fn of(compiled: &Compiled) -> Init {
-        let fields = compiled.fields.iter();
-        let rows = fields.filter_map(|f| Some((f.path.strip_prefix("init.")?, &f.value)));
-        Init::from_rows(rows.map(|(role, rule)| (role.to_owned(), rule.clone())).collect())
-    }
-
-    /// The table's definition in the text of an arch with this name, unless it is a standard one; and its name.
-    pub(crate) fn written(&self, name: &str) -> (String, String) {
-        if let Some(table) = self.name() {
-            return (String::new(), table.to_owned());
-        }
-        let rows: String =
-            self.rows().iter().map(|(role, rule)| format!("  {role} {rule}\n")).collect();
-        (format!("init {name}_init {{\n{rows}}}\n\n"), format!("{name}_init"))
-    }
-
-    /// Rule by role.
-    pub fn rows(&self) -> &BTreeMap<String, String> {
-        &self.0
-    }
-
-    /// The standard deviation, if the table is Hugging Face's apart from it.
-    pub fn range(&self) -> Option<Decimal> {
-        let range = self.0.get("linear")?.strip_prefix("normal(")?.strip_suffix(')')?;
-        let range = Decimal::parse(range).ok()?;
-        (Init::hugging_face_with(range) == *self).then_some(range)
-    }
-}
-
 impl Canon {
     /// No Canon layers.
     pub const NONE: Canon = Canon { slots: Vec::new(), kernel: 4, residual: true, silu: false };
@@ -227,13 +181,21 @@ impl Canon {
 }
 
 impl Model {
-    /// The family that the mixer decides.
+    /// The kind of the mixer.
     pub fn family(&self) -> Family {
         match &self.mixer {
             Mixer::Attention(_) => Family::Llama,
             Mixer::Gla5 { .. } => Family::Gla5,
             Mixer::Gdn2 { .. } => Family::Gdn2,
             Mixer::Mamba2 { .. } => Family::Mamba2,
+        }
+    }
+
+    /// The parameters of softmax attention, if the mixer is that.
+    pub fn attention(&self) -> Option<&Attention> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
         }
     }
 
@@ -257,33 +219,121 @@ impl Model {
         }
     }
 
-    /// Whether the model is a Llama as `transformers` itself defines it.
-    pub fn is_plain_llama(&self) -> bool {
-        match &self.mixer {
-            Mixer::Attention(a) => {
-                self.canon.slots.is_empty() && !a.qk_norm && a.rope_dims == a.head_dim
-            }
-            Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,
-        }
+    /// Whether nothing needs the keys of Canon's class: no Canon layers, no norms of queries and keys, and RoPE on the
+    /// whole head.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.attention().is_some_and(|attention| {
+            self.canon.slots.is_empty()
+                && attention.qk_norm == QkNorm::None
+                && attention.rope_dims == attention.head_dim
+        })
+    }
+
+    /// Whether attention has biases, or RoPE is scaled for longer texts: no model of the release has either.
+    pub(crate) fn has_biases_or_scaling(&self) -> bool {
+        self.attention().is_some_and(|attention| {
+            attention.options.bias || attention.options.scaling != RopeScaling::Unscaled
+        })
+    }
+
+    /// The one window of the layers that have any, and the first of those layers; `None` if windows differ.
+    pub(crate) fn window(&self) -> Option<(Option<i64>, i64)> {
+        let windows = &self.options.windows;
+        let first = windows.iter().position(Option::is_some);
+        let Some(first) = first else { return Some((None, self.layers)) };
+        let window = windows.get(first).copied().flatten();
+        let same = windows.iter().flatten().all(|other| Some(*other) == window);
+        same.then_some((window, first as i64))
     }
 
     /// The arch in the `.canon` language, with a doc of one line.
     pub fn text(&self, name: &str, doc: &str) -> String {
+        let Model { vocab, dim, layers, norm_eps, tied, .. } = self;
         let (mut out, init) = self.init.written(name);
+        let kinds = self.kinds();
+        let layers = match kinds.as_slice() {
+            [(_, window)] if !self.options.scaled_embedding => {
+                format!("{layers} of {}", self.block(*window))
+            }
+            kinds => {
+                for (kind, window) in kinds {
+                    let _ = writeln!(out, "block {name}_{kind} = {}\n", self.block(*window));
+                }
+                self.list(name)
+            }
+        };
         let doc: String = doc.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         if !doc.is_empty() {
             let _ = writeln!(out, "/// {doc}");
         }
-        let _ = writeln!(out, "arch {name} {{");
-        let Model { vocab, dim, layers, norm_eps, .. } = self;
-        let _ = writeln!(out, "  vocab {vocab}   dim {dim}   norm_eps {norm_eps}\n  init {init}");
-        if self.tied {
-            out.push_str("  head tied\n");
+        let _ = writeln!(out, "arch {name} {{\n  vocab {vocab}   dim {dim}   norm_eps {norm_eps}");
+        let _ = writeln!(out, "  init {init}");
+        match (self.options.logit_cap, tied) {
+            (Some(cap), _) => {
+                let _ = writeln!(out, "  head capped {{ cap {cap} }}");
+            }
+            (None, true) => out.push_str("  head tied\n"),
+            (None, false) => {}
         }
-        let block = if self.hidden.is_some() { "decoder" } else { "mixer_only" };
-        let _ = writeln!(out, "  layers {layers} of {block} {{\n    mixer {}", self.mixer_text());
+        let _ = writeln!(out, "  layers {layers}\n}}");
+        out
+    }
+
+    /// The different layers, each with a name and its window.
+    fn kinds(&self) -> Vec<(&'static str, Option<i64>)> {
+        let mut kinds: Vec<(&'static str, Option<i64>)> = Vec::new();
+        for window in &self.options.windows {
+            if !kinds.iter().any(|(_, known)| known == window) {
+                kinds.push((kind(window), *window));
+            }
+        }
+        if kinds.is_empty() { vec![(kind(&None), None)] } else { kinds }
+    }
+
+    /// `[scaled_embedding, 13 of [NAME_local, NAME_global]]`.
+    fn list(&self, name: &str) -> String {
+        let mut windows = self.options.windows.clone();
+        windows.resize(usize::try_from(self.layers).unwrap_or(0), None);
+        let named = |window: &Option<i64>| format!("{name}_{}", kind(window));
+        let count = windows.len();
+        let repeats = |n: &usize| {
+            let mut pairs = windows.iter().zip(windows.iter().cycle().skip(*n));
+            count.is_multiple_of(*n) && pairs.all(|(a, b)| a == b)
+        };
+        let mut parts: Vec<String> = Vec::new();
+        if self.options.scaled_embedding {
+            parts.push("scaled_embedding".to_owned());
+        }
+        match (2..count).find(repeats) {
+            Some(period) if self.kinds().len() > 1 => {
+                let names: Vec<String> = windows.iter().take(period).map(named).collect();
+                parts.push(format!("{} of [{}]", count / period, names.join(", ")));
+            }
+            Some(_) | None => {
+                for run in windows.chunk_by(|a, b| a == b) {
+                    let name = run.first().map(named).unwrap_or_default();
+                    parts.push(match run.len() {
+                        1 => name,
+                        length => format!("{length} of {name}"),
+                    });
+                }
+            }
+        }
+        format!("[{}]", parts.join(", "))
+    }
+
+    /// A block with its configuration.
+    fn block(&self, window: Option<i64>) -> String {
+        let block = match (self.options.norms, self.hidden) {
+            (BlockNorms::Before, Some(_)) => "decoder",
+            (BlockNorms::Before, None) => "mixer_only",
+            (BlockNorms::After, _) => "post_norm",
+            (BlockNorms::Around, _) => "sandwich",
+        };
+        let mut out = format!("{block} {{\n    mixer {}\n", self.mixer_text(window));
         if let Some(hidden) = self.hidden {
-            let _ = writeln!(out, "    mlp   swiglu {{ hidden {hidden} }}");
+            let mlp = if self.options.gelu { "geglu" } else { "swiglu" };
+            let _ = writeln!(out, "    mlp   {mlp} {{ hidden {hidden} }}");
         }
         if !self.canon.slots.is_empty() {
             let Canon { slots, kernel, residual, silu } = &self.canon;
@@ -293,31 +343,13 @@ impl Model {
             out.push_str(if *silu { ", activation silu" } else { "" });
             out.push_str(" }\n");
         }
-        out.push_str("  }\n}\n");
-        out
+        out + "  }"
     }
 
-    fn mixer_text(&self) -> String {
+    fn mixer_text(&self, window: Option<i64>) -> String {
         let short = |short_conv: &bool| if *short_conv { "" } else { ", short_conv false" };
         match &self.mixer {
-            Mixer::Attention(a) => {
-                let Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims } = a;
-                let mut text = format!("attention {{ heads {heads}");
-                if kv_heads != heads {
-                    let _ = write!(text, ", kv_heads {kv_heads}");
-                }
-                if self.dim.checked_rem(*heads) != Some(0) || self.dim / heads != *head_dim {
-                    let _ = write!(text, ", head_dim {head_dim}");
-                }
-                if *qk_norm {
-                    text.push_str(", qk_norm true");
-                }
-                let _ = write!(text, ", rope {{ theta {theta}, layout {layout}");
-                if rope_dims != head_dim {
-                    let _ = write!(text, ", dims {rope_dims}");
-                }
-                text + " } }"
-            }
+            Mixer::Attention(attention) => attention.text(self.dim, window),
             Mixer::Gla5 { heads, short_conv } => {
                 format!("gla {{ heads {heads}{} }}", short(short_conv))
             }
@@ -331,24 +363,73 @@ impl Model {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The name of a layer's kind.
+fn kind(window: &Option<i64>) -> &'static str {
+    if window.is_some() { "local" } else { "global" }
+}
 
-    #[test]
-    fn the_tables_of_other_programs_are_standard_ones() {
-        let roles = ["bias", "canon", "embed", "linear", "norm", "short_conv", "short_conv_bias"];
-        for (init, name, linear) in [
-            (Init::lingua(), "lingua", "trunc_normal(rsqrt(fan_in), 3)"),
-            (Init::hugging_face(), "huggingface", "normal(0.02)"),
-            (Init::flash_linear(), "flash_linear", "normal(0.02)"),
-            (Init::mamba(), "mamba", "uniform(rsqrt(fan_in))"),
-        ] {
-            assert_eq!(init.name(), Some(name));
-            assert_eq!(init.rows().get("linear").map(String::as_str), Some(linear), "{name}");
-            assert!(init.rows().keys().eq(roles), "{name}");
+impl Attention {
+    fn text(&self, dim: i64, window: Option<i64>) -> String {
+        let Attention { heads, kv_heads, head_dim, qk_norm, .. } = self;
+        let AttentionOptions { scaling: _, bias, score, softcap } = &self.options;
+        let mut set = vec![format!("heads {heads}")];
+        if kv_heads != heads {
+            set.push(format!("kv_heads {kv_heads}"));
         }
-        assert_eq!(Init::hugging_face().range(), Decimal::parse("0.02").ok());
-        assert_eq!(Init::mamba().range(), None);
+        if dim.checked_rem(*heads) != Some(0) || dim / heads != *head_dim {
+            set.push(format!("head_dim {head_dim}"));
+        }
+        if *qk_norm == QkNorm::Joint {
+            set.push("qk_norm true".to_owned());
+        }
+        let common = set.len();
+        if *qk_norm == QkNorm::PerHead {
+            set.push("head_norm true".to_owned());
+        }
+        if *bias {
+            set.push("bias true".to_owned());
+        }
+        set.extend(score.map(|n| format!("scale rsqrt({n})")));
+        set.extend(softcap.map(|cap| format!("softcap {cap}")));
+        // Only this definition has the options since `common`.
+        let mixer = if set.len() > common { "grouped_attention" } else { "attention" };
+        set.extend(window.map(|n| format!("window {n}")));
+        format!("{mixer} {{ {}, rope {} }}", set.join(", "), self.rope())
+    }
+
+    fn rope(&self) -> String {
+        let Attention { theta, layout, rope_dims, .. } = self;
+        // `half` is the layout of the scaled forms unless they name another.
+        let other_layout = match layout {
+            RopeLayout::Half => "",
+            RopeLayout::Interleaved => ", layout interleaved",
+        };
+        match &self.options.scaling {
+            // Dynamic scaling is never read.
+            RopeScaling::Unscaled | RopeScaling::Ntk { .. } if *rope_dims == self.head_dim => {
+                format!("{{ theta {theta}, layout {layout} }}")
+            }
+            RopeScaling::Unscaled | RopeScaling::Ntk { .. } => {
+                format!("{{ theta {theta}, layout {layout}, dims {rope_dims} }}")
+            }
+            RopeScaling::Interpolated { factor } => {
+                format!("interpolated_rotary {{ theta {theta}, factor {factor}{other_layout} }}")
+            }
+            RopeScaling::Llama3 { factor, original, low, high } => {
+                let mut text = format!("theta {theta}, factor {factor}, original {original}");
+                for (name, value, usual) in [("low", low, 1), ("high", high, 4)] {
+                    if *value != Decimal::from(usual) {
+                        let _ = write!(text, ", {name} {value}");
+                    }
+                }
+                format!("llama3_rotary {{ {text}{other_layout} }}")
+            }
+            RopeScaling::Yarn { factor, original, truncate, .. } => {
+                let exact = if *truncate { "" } else { ", truncate false" };
+                format!(
+                    "yarn_rotary {{ theta {theta}, factor {factor}, original {original}{exact}{other_layout} }}"
+                )
+            }
+        }
     }
 }

@@ -1,8 +1,7 @@
-//! Foreign names of our parameters.
+//! Other programs' names of our parameters: one table per layout, which import, export and `--weights` share.
 //!
-//! In: nothing. Out: one table per layout: a foreign tensor, our parameters that make up its rows, in order, and the
-//! models that have it. `{i}` is a layer. Must stay true: data only, and the only place with these names: import,
-//! export and `--weights` read the same rows; no two rows of one model share a name.
+//! A row has a tensor of a file, our parameters that make up its rows from top to bottom, and the models that have it.
+//! `{i}` is a layer. No two rows of one model share a name.
 
 use super::model::{Family, Model};
 
@@ -45,7 +44,7 @@ impl When {
     pub(crate) fn holds(self, model: &Model, norm: GatedNorm) -> bool {
         match self {
             When::Always => true,
-            When::Repeated => model.tied,
+            When::Repeated => model.tied || model.options.logit_cap.is_some(),
             When::Gla5 => model.family() == Family::Gla5,
             When::Gla5Norm(kernel) => model.family() == Family::Gla5 && kernel == norm,
             When::Gdn2 => model.family() == Family::Gdn2,
@@ -56,28 +55,36 @@ impl When {
 }
 
 /// One program's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
     pub(crate) rows: &'static [Row],
+    /// Whether norms in the file are less 1, since the class multiplies by 1 + weight.
+    pub(crate) plus_one: bool,
+}
+
+impl Layout {
+    /// Whether it has this name, with `{i}` for the layer.
+    pub(crate) fn has(&self, row: &str) -> bool {
+        self.rows.iter().any(|known| known.theirs == row)
+    }
 }
 
 /// Prefix of every name in Lingua checkpoints of the linear models.
 pub(crate) const LINGUA_PREFIX: &str = "trans.";
 
-pub(crate) static LAYOUTS: [&Layout; 6] = [
-    &HF_LLAMA,
-    &Layout { name: "Lingua Llama", rows: LINGUA_LLAMA },
-    &Layout { name: "flash-linear-attention", rows: FLASH_LINEAR },
-    &Layout { name: "Mamba2", rows: MAMBA2 },
-    &HF_GEMMA2,
-    &HF_OLMO2,
-];
-
 /// Llama, and classes with its names: Mistral, Qwen3.
-pub(crate) static HF_LLAMA: Layout = Layout { name: "Hugging Face Llama", rows: LLAMA };
-pub(crate) static HF_GEMMA2: Layout = Layout { name: "Hugging Face Gemma 2", rows: GEMMA2 };
-pub(crate) static HF_OLMO2: Layout = Layout { name: "Hugging Face OLMo 2", rows: OLMO2 };
+pub(crate) static LLAMA: Layout = layout("Hugging Face Llama", LLAMA_ROWS);
+pub(crate) static GEMMA2: Layout =
+    Layout { plus_one: true, ..layout("Hugging Face Gemma 2", GEMMA2_ROWS) };
+pub(crate) static OLMO2: Layout = layout("Hugging Face OLMo 2", OLMO2_ROWS);
+pub(crate) static FLASH_LINEAR: Layout = layout("flash-linear-attention", FLASH_LINEAR_ROWS);
+pub(crate) static MAMBA2: Layout = layout("Mamba2", MAMBA2_ROWS);
+pub(crate) static LINGUA_LLAMA: Layout = layout("Lingua Llama", LINGUA_LLAMA_ROWS);
+
+const fn layout(name: &'static str, rows: &'static [Row]) -> Layout {
+    Layout { name, rows, plus_one: false }
+}
 
 const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {
     row_when(theirs, ours, When::Always)
@@ -87,7 +94,7 @@ const fn row_when(theirs: &'static str, ours: &'static [&'static str], when: Whe
     Row { theirs, ours, when }
 }
 
-const LLAMA: &[Row] = &[
+const LLAMA_ROWS: &[Row] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -114,7 +121,7 @@ const LLAMA: &[Row] = &[
 ];
 
 /// Norms before and after, under names that have another meaning in a Llama.
-const GEMMA2: &[Row] = &[
+const GEMMA2_ROWS: &[Row] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
@@ -137,7 +144,7 @@ const GEMMA2: &[Row] = &[
 ];
 
 /// Norms after the mixer and the MLP.
-const OLMO2: &[Row] = &[
+const OLMO2_ROWS: &[Row] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
     row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
@@ -155,7 +162,7 @@ const OLMO2: &[Row] = &[
     row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
-const LINGUA_LLAMA: &[Row] = &[
+const LINGUA_LLAMA_ROWS: &[Row] = &[
     row("tok_embeddings.weight", &["embed"]),
     row("layers.{i}.attention_norm.weight", &["layers.{i}.pre_mixer"]),
     row("layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -179,7 +186,7 @@ const LINGUA_LLAMA: &[Row] = &[
 ];
 
 /// GLA5 and GDN2 in one table: their mixers share no names of their own.
-const FLASH_LINEAR: &[Row] = &[
+const FLASH_LINEAR_ROWS: &[Row] = &[
     row("model.embeddings.weight", &["embed"]),
     row("model.layers.{i}.attn_norm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -239,7 +246,7 @@ const FLASH_LINEAR: &[Row] = &[
     row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
-const MAMBA2: &[Row] = &[
+const MAMBA2_ROWS: &[Row] = &[
     row("backbone.embeddings.weight", &["embed"]),
     row("backbone.layers.{i}.norm.weight", &["layers.{i}.pre_mixer"]),
     row("backbone.layers.{i}.canonA.weight", &["layers.{i}.A"]),

@@ -1,7 +1,4 @@
-//! The tree of values that the JSON and YAML readers share, with a line for each value.
-//!
-//! In: a reader's events. Out: a tree; the flat list of its keys and values; a map to read key by key. Must stay true:
-//! numbers keep their digits as written; no key is given twice; keys that were not read are known.
+//! The tree of values that the JSON and YAML readers share, with a line for each value. Numbers keep their digits.
 
 use std::collections::BTreeSet;
 
@@ -100,21 +97,21 @@ impl Node {
 
     /// Every leaf with its dotted key, in the file's order. A list is one leaf, and so is an empty map.
     pub fn flat(&self) -> Vec<Flat> {
-        let mut found = Vec::new();
+        let mut flat = Vec::new();
         for (key, node) in self.leaves() {
-            found.push(Flat { key, value: node.value.plain(), line: node.line });
+            flat.push(Flat { key, value: node.value.plain(), line: node.line });
         }
-        found
+        flat
     }
 
     /// The same with their nodes.
     pub fn leaves(&self) -> Vec<(String, &Node)> {
-        fn walk<'a>(prefix: &str, node: &'a Node, found: &mut Vec<(String, &'a Node)>) {
+        fn walk<'a>(prefix: &str, node: &'a Node, leaves: &mut Vec<(String, &'a Node)>) {
             match &node.value {
                 Value::Map(entries) if !entries.is_empty() => {
                     for (key, node) in entries {
                         let dot = if prefix.is_empty() { "" } else { "." };
-                        walk(&format!("{prefix}{dot}{key}"), node, found);
+                        walk(&format!("{prefix}{dot}{key}"), node, leaves);
                     }
                 }
                 Value::Map(_)
@@ -122,12 +119,12 @@ impl Node {
                 | Value::Bool(_)
                 | Value::Number(_)
                 | Value::Text(_)
-                | Value::List(_) => found.push((prefix.to_owned(), node)),
+                | Value::List(_) => leaves.push((prefix.to_owned(), node)),
             }
         }
-        let mut found = Vec::new();
-        walk("", self, &mut found);
-        found
+        let mut leaves = Vec::new();
+        walk("", self, &mut leaves);
+        leaves
     }
 }
 

@@ -10,11 +10,9 @@ mod zip;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::ForeignError;
 use super::dtype::Dtype;
-use super::lay::LeftOut;
-use super::shown;
 use super::store::{Store, Stored, count};
+use super::{ForeignError, LeftOut, shown};
 
 use pickle::Item;
 pub use write::write;

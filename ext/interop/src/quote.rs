@@ -1,5 +1,4 @@
-//! Quoting for generated scripts and documents. In: a text. Out: the text in the form that its place needs. Must stay
-//! true: a text never ends the line, the word or the comment that it is put into.
+//! Quoting for generated scripts and documents: a text never ends the line, the word or the comment that it is put into.
 
 use minijinja::Environment;
 

@@ -1,7 +1,4 @@
-//! Writes a recipe in TOML, section by section.
-//!
-//! In: fields by path, as TOML values. Out: text for the recipe reader. Must stay true: the output reads back to the
-//! same values; the order is the table's.
+//! Writes a recipe in TOML, section by section, in the order of the field table.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,8 @@
 //! An arch's weights from any kind of file: ours, Hugging Face's, Lingua's.
 //!
-//! In: an arch and a file or folder; or the output of import. Out: each parameter's values, in pieces. Must stay true:
-//! this is the one way from a file of weights to parameters, so that import, export and every `--weights` accept the
-//! same names, reorder the same rows and refuse the same files; values are copied bit for bit, or 1 is added in f32 if
-//! the class does that; at most one piece is held in memory.
+//! This is the one way from a file of weights to parameters, so import, export and every `--weights` accept the same
+//! names, reorder the same rows and refuse the same files. Values are copied bit for bit, or 1 is added in f32 if the
+//! class does that; at most one piece is in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,13 +10,18 @@ use std::path::{Path, PathBuf};
 use compiler::graph::Param;
 use compiler::program::Compiled;
 
-use super::ForeignError;
-use super::hf::{Described, Released, Stock};
-use super::lay::{self, Entry, EntryKind, LeftOut, RopePermutation, Target};
+use records::run::RunError;
+use records::weights::WeightSource;
+
+use super::class::{CLASSES, layouts};
+use super::config::Keys;
+use super::described::Described;
+use super::folder::{self, CONFIG, PARAMS};
+use super::lay::{self, Entry, EntryKind, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
-use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
-use super::store::{PIECE, Store};
-use super::{arch, import, shown, torch};
+use super::names::{GatedNorm, LINGUA_PREFIX, Layout};
+use super::store::{PIECE, Store, bytes_of};
+use super::{ForeignError, LeftOut, arch, hf, json, lingua, shown, torch};
 
 /// A callback that receives values, one piece at a time.
 pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
@@ -59,35 +63,25 @@ impl Source {
         params: &[Param],
         place: &Path,
     ) -> Result<Source, ForeignError> {
-        let wrong = "its tensors do not match its configuration";
-        let place = shown(place);
-        let Released { model, norm, turned } = match described {
-            Described::Released(released) => released,
-            Described::Stock(stock) => return Source::stock(store, stock, params, &place, wrong),
-        };
         rename(&mut store);
-        let mut entries = lay::entries(model, whose, *norm, params);
-        if *turned {
-            lay::turn(&mut entries, model, params);
-        }
-        let rates = lay::rates(model);
-        let left_out = lay::check(&place, &store, &entries, rates.as_deref(), wrong)?;
-        let (entries, params) = (Some(entries), params.to_vec());
-        Ok(Source { store, entries, params, names: lay::layout(model, whose).name, left_out })
+        let wrong = "its tensors do not match its configuration";
+        Source::checked(store, described, whose, params, &shown(place), wrong)
     }
 
-    /// The weights of a class of `transformers`.
-    fn stock(
+    /// The tensors of a model, compared with those that it should have.
+    fn checked(
         store: Store,
-        stock: &Stock,
+        described: &Described,
+        whose: Target,
         params: &[Param],
         place: &str,
         wrong: &str,
     ) -> Result<Source, ForeignError> {
-        let entries = stock.entries(params);
-        let left_out = lay::check(place, &store, &entries, Some(&stock.rates()), wrong)?;
-        let (entries, params) = (Some(entries), params.to_vec());
-        Ok(Source { store, entries, params, names: stock.names(), left_out })
+        let entries = described.entries(whose, params);
+        let rates = described.rates();
+        let left_out = lay::check(place, &store, &entries, rates.as_deref(), wrong)?;
+        let names = described.names(whose).name;
+        Ok(Source { store, entries: Some(entries), params: params.to_vec(), names, left_out })
     }
 
     /// Opens the weights of an arch in a file, ours or another program's, or in a folder with one.
@@ -107,55 +101,29 @@ impl Source {
         rename(&mut store);
         let params = compiled.graph.params();
         rename_module(&mut store, params);
-        let of =
+        let wrong =
             |names: &str| format!("it does not contain this arch's weights (names of {names})");
-        let layout = match names(&store, params).map_err(|why| refuse(&place, &why))? {
+        let layout = match names(&store, params).map_err(|reason| refuse(&place, &reason))? {
             Names::Ours => {
-                lay::check_ours(&place, &store, params, &of("canonc"))?;
+                lay::check_ours(&place, &store, params, &wrong("canonc"))?;
                 let (params, left_out) = (params.to_vec(), Vec::new());
                 return Ok(Source { store, entries: None, params, names: "canonc", left_out });
             }
             Names::Theirs(layout) => layout,
         };
-        if lay::HUGGING_FACE.iter().any(|known| std::ptr::eq(layout, *known))
-            && let Some((config, Described::Stock(stock))) =
-                import::described_beside(path, Target::HuggingFace)?
+        let in_transformers =
+            CLASSES.iter().any(|class| class.code.is_none() && std::ptr::eq(layout, class.names));
+        if in_transformers
+            && let Some((config, described)) = described_beside(path, Target::HuggingFace)?
+            && !described.is_released()
         {
-            agree_stock(&config, &stock, compiled, rows)?;
-            return Source::stock(store, &stock, params, &place, &of(layout.name));
+            agree_exactly(&config, &described, compiled, rows)?;
+            let whose = Target::HuggingFace;
+            let wrong = wrong(layout.name);
+            return Source::checked(store, &described, whose, params, &place, &wrong);
         }
-        let model = arch::model(compiled).map_err(|error| {
-            let why = format!(
-                "it uses the names of {}, which are supported only for the released families and with the \
-                 `config.json` of the model beside it, but {}",
-                layout.name, error.message
-            );
-            ForeignError::new(place.clone(), why, "use weights with the paths that `canonc show` lists")
-        })?;
-        let prefixed = store.tensors.keys().any(|name| name.contains(LINGUA_PREFIX));
-        let lingua = std::ptr::eq(layout, lay::layout(&model, Target::Lingua));
-        let both = std::ptr::eq(layout, lay::layout(&model, Target::HuggingFace));
-        let whose =
-            if lingua && (prefixed || !both) { Target::Lingua } else { Target::HuggingFace };
-        let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
-        let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
-        let mut entries = lay::entries(&model, whose, norm, params);
-        let beside = match import::described_beside(path, whose)? {
-            Some((config, Described::Released(released))) => {
-                agree(&config, &released.model, &model, &compiled.name)?;
-                Some(released)
-            }
-            Some((_, Described::Stock(_))) | None => None,
-        };
-        if let Mixer::Attention(attention) = &model.mixer
-            && rows.unwrap_or_else(|| rope_rows(&model, whose, beside.as_ref())) != attention.layout
-        {
-            lay::turn(&mut entries, &model, params);
-        }
-        let rates = lay::rates(&model);
-        let left_out = lay::check(&place, &store, &entries, rates.as_deref(), &of(layout.name))?;
-        let params = params.to_vec();
-        Ok(Source { store, entries: Some(entries), params, names: layout.name, left_out })
+        let (described, whose) = released(compiled, path, &store, layout, rows)?;
+        Source::checked(store, &described, whose, params, &place, &wrong(layout.name))
     }
 
     /// Whether rows of q and k are reordered for RoPE.
@@ -247,6 +215,16 @@ impl Source {
     }
 }
 
+impl WeightSource for Source {
+    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), RunError> {
+        Source::param(self, index, &mut |values| {
+            put(values);
+            Ok(())
+        })
+        .map_err(RunError::from)
+    }
+}
+
 /// Calls `each` with the place and length of consecutive pieces of `count` values.
 fn pieces(
     count: u64,
@@ -283,6 +261,72 @@ fn by_rows(
     if gathered.is_empty() { Ok(()) } else { put(&gathered) }
 }
 
+/// An arch of a released family with the rows of a file under this layout's names, and the program that wrote it.
+fn released(
+    compiled: &Compiled,
+    path: &Path,
+    store: &Store,
+    layout: &Layout,
+    rows: Option<RopeLayout>,
+) -> Result<(Described, Target), ForeignError> {
+    let model = arch::model(compiled).map_err(|error| {
+        let message = format!(
+            "it uses the names of {}, which are supported only for the released families and with the \
+             `config.json` of the model beside it, but {}",
+            layout.name, error.message
+        );
+        ForeignError::new(shown(path), message, "use weights with the paths that `canonc show` lists")
+    })?;
+    let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
+    let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
+    let mut described = Described::of_released(model, norm);
+    let whose = program(store, layout, &described);
+    let beside = match described_beside(path, whose)? {
+        Some((config, theirs)) if theirs.is_released() => {
+            agree(&config, &theirs.model, &described.model, &compiled.name)?;
+            Some(theirs)
+        }
+        Some(_) | None => None,
+    };
+    if let Some(attention) = described.model.attention() {
+        let rows = rows.unwrap_or_else(|| rope_rows(&described, whose, beside.as_ref()));
+        described.turned = rows != attention.layout;
+    }
+    Ok((described, whose))
+}
+
+/// The program that wrote a file under this layout's names.
+fn program(store: &Store, layout: &Layout, described: &Described) -> Target {
+    let prefixed = store.tensors.keys().any(|name| name.contains(LINGUA_PREFIX));
+    let is = |target| std::ptr::eq(layout, described.names(target));
+    match is(Target::Lingua) && (prefixed || !is(Target::HuggingFace)) {
+        true => Target::Lingua,
+        false => Target::HuggingFace,
+    }
+}
+
+/// The model that a configuration in the same folder as a file of weights describes, if there is one. For weights that
+/// are used directly, without an import.
+fn described_beside(
+    weights: &Path,
+    whose: Target,
+) -> Result<Option<(PathBuf, Described)>, ForeignError> {
+    let name = match whose {
+        Target::HuggingFace => CONFIG,
+        Target::Lingua => PARAMS,
+    };
+    let folder = weights.parent().unwrap_or(Path::new(""));
+    let Some(path) = folder::file(folder.join(name)) else { return Ok(None) };
+    let place = shown(&path);
+    let root = json::read(&place, &bytes_of(&path)?.0)?;
+    let keys = Keys::new(&place, &root)?;
+    let described = match whose {
+        Target::HuggingFace => hf::read(&keys)?,
+        Target::Lingua => lingua::read(&keys)?,
+    };
+    Ok(Some((path, described)))
+}
+
 fn rename(store: &mut Store) {
     let tables = OLD_TABLES.into_iter().flat_map(|table| ["", LINGUA_PREFIX].map(|p| (p, table)));
     for (prefix, (old, new)) in tables {
@@ -297,9 +341,10 @@ fn rename(store: &mut Store) {
 
 /// Gives the tensors of an exported PyTorch module our names. Other files stay as they are.
 fn rename_module(store: &mut Store, params: &[Param]) {
+    let layouts = layouts();
     let foreign = |name: &String| {
         let row = lay::of_any_layer(name);
-        LAYOUTS.iter().any(|layout| layout.rows.iter().any(|known| known.theirs == row))
+        layouts.iter().any(|layout| layout.has(&row))
     };
     let all = torch::tensor_names(params);
     let count = |prefix: &str| {
@@ -321,18 +366,19 @@ fn rename_module(store: &mut Store, params: &[Param]) {
     }
     let taken: Vec<_> =
         all.iter().map(|name| store.tensors.remove(&format!("{prefix}{name}"))).collect();
-    let found = params.iter().zip(taken);
-    store.tensors.extend(found.filter_map(|(param, stored)| Some((param.path.clone(), stored?))));
+    let named = params.iter().zip(taken);
+    store.tensors.extend(named.filter_map(|(param, stored)| Some((param.path.clone(), stored?))));
 }
 
-fn refuse(place: &str, why: &str) -> ForeignError {
+fn refuse(place: &str, reason: &str) -> ForeignError {
     let help = "use weights with one program's names, or with the paths that `canonc show` lists";
-    ForeignError::new(place, format!("it does not contain this arch's weights: {why}"), help)
+    ForeignError::new(place, format!("it does not contain this arch's weights: {reason}"), help)
 }
 
 /// The naming of a file: all names are ours, or all are from one layout. The checks find unknown names.
 fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
     let paths: BTreeSet<&str> = params.iter().map(|p| p.path.as_str()).collect();
+    let layouts = layouts();
     let mut ours = Vec::new();
     let mut theirs: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for name in store.tensors.keys() {
@@ -340,8 +386,8 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
             ours.push(name.as_str());
         }
         let row = lay::of_any_layer(name);
-        for (index, layout) in LAYOUTS.iter().enumerate() {
-            if layout.rows.iter().any(|known| known.theirs == row) {
+        for (index, layout) in layouts.iter().enumerate() {
+            if layout.has(&row) {
                 theirs.entry(index).or_default().push(name);
             }
         }
@@ -352,7 +398,7 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
         format!("{}{more}", shown.join(", "))
     };
     let most = theirs.iter().max_by_key(|(index, names)| (names.len(), usize::MAX - **index));
-    let most = most.and_then(|(index, names)| Some((*LAYOUTS.get(*index)?, names)));
+    let most = most.and_then(|(index, names)| Some((*layouts.get(*index)?, names)));
     match (ours.as_slice(), most) {
         ([], Some((layout, _))) => Ok(Names::Theirs(layout)),
         (_, None) if !ours.is_empty() => Ok(Names::Ours),
@@ -374,21 +420,20 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
 }
 
 /// Which channels RoPE pairs in the rows of a file's q and k.
-fn rope_rows(model: &Model, whose: Target, beside: Option<&Released>) -> RopeLayout {
-    let own = |model: &Model| match &model.mixer {
-        Mixer::Attention(attention) => attention.layout,
-        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => RopeLayout::Half,
+fn rope_rows(ours: &Described, whose: Target, beside: Option<&Described>) -> RopeLayout {
+    let layout = |described: &Described| {
+        described.model.attention().map_or(RopeLayout::Half, |attention| attention.layout)
     };
     match (whose, beside) {
         (Target::Lingua, _) => RopeLayout::Interleaved,
-        (Target::HuggingFace, Some(Released { model, turned: true, .. })) => match own(model) {
+        (Target::HuggingFace, Some(theirs)) if theirs.turned => match layout(theirs) {
             RopeLayout::Half => RopeLayout::Interleaved,
             RopeLayout::Interleaved => RopeLayout::Half,
         },
-        (Target::HuggingFace, Some(described)) => own(&described.model),
+        (Target::HuggingFace, Some(theirs)) => layout(theirs),
         // Stock `transformers` has one RoPE layout; the published class uses the layout of the model's training.
-        (Target::HuggingFace, None) if model.is_plain_llama() => RopeLayout::Half,
-        (Target::HuggingFace, None) => own(model),
+        (Target::HuggingFace, None) if ours.class.code.is_none() => RopeLayout::Half,
+        (Target::HuggingFace, None) => layout(ours),
     }
 }
 
@@ -400,10 +445,10 @@ fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), 
     Err(ForeignError::new(shown(config), message, help))
 }
 
-/// Refuses an arch that is not the model which the configuration of a class of `transformers` describes.
-fn agree_stock(
+/// Refuses an arch that is not the model of a class which is not the release's.
+fn agree_exactly(
     config: &Path,
-    stock: &Stock,
+    described: &Described,
     compiled: &Compiled,
     rows: Option<RopeLayout>,
 ) -> Result<(), ForeignError> {
@@ -415,7 +460,7 @@ fn agree_stock(
             "leave the layout out",
         );
     }
-    let Some((path, ours, theirs)) = stock.difference(compiled)? else { return Ok(()) };
+    let Some((path, ours, theirs)) = described.difference(compiled)? else { return Ok(()) };
     let message = format!("it makes `{path}` {theirs}, but the arch `{name}` has {ours}");
     refuse(message, "name the arch of these weights, or `canonc import` the folder")
 }
@@ -439,12 +484,12 @@ pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> 
     };
     let (one, other) = (alone(&one, &other), alone(&other, &one));
     let field = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
-    let of = |lines: &[String], wanted: &str| {
+    let line_of = |lines: &[String], wanted: &str| {
         let line = lines.iter().find(|line| field(line) == wanted);
         line.cloned().unwrap_or_else(|| format!("no {wanted}"))
     };
     let first = one.first().or(other.first()).map(|line| field(line)).unwrap_or_default();
-    Some((of(&one, &first), of(&other, &first)))
+    Some((line_of(&one, &first), line_of(&other, &first)))
 }
 
 /// The file of weights in a folder, or the path itself if it is a file.
@@ -452,19 +497,18 @@ pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
-    let names = import::WEIGHTS;
+    let names = folder::WEIGHTS;
     match names.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
         Some(file) => Ok(file),
         None => {
-            let there = import::like_weights(path);
-            let there = match there.is_empty() {
-                true => String::new(),
-                false => format!("; it has {}", there.join(", ")),
+            let names = names.join(", no ");
+            let message = match folder::like_weights(path).as_slice() {
+                [] => format!("this folder contains no weights: it has no {names}"),
+                like => format!(
+                    "this folder contains no weights: it has no {names}; it has {}",
+                    like.join(", ")
+                ),
             };
-            let message = format!(
-                "this folder contains no weights: it has no {}{there}",
-                names.join(", no ")
-            );
             Err(ForeignError::new(shown(path), message, "name a file of weights, or its folder"))
         }
     }

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::dtype::Dtype;
-use super::lay::LeftOut;
 use super::node::{MAX_BYTES, Node, Value};
-use super::{ForeignError, json, pth, shown};
+use super::{ForeignError, LeftOut, json, pth, shown};
 use disk::checked::CheckedFile;
 use disk::content::Content;
 
@@ -175,9 +174,9 @@ impl Store {
         let name = shown(index);
         let (bytes, read) = bytes_of(index)?;
         let root = json::read(&name, &bytes)?;
-        let refuse = |line: usize, why: String| {
+        let refuse = |line: usize, message: String| {
             let help = "use the original index and shards";
-            ForeignError::new(format!("{name}:{line}"), why, help)
+            ForeignError::new(format!("{name}:{line}"), message, help)
         };
         let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
             return Err(refuse(root.line, "it has no `weight_map`".to_owned()));
@@ -214,12 +213,12 @@ impl Store {
             match wanted.remove(tensor.as_str()) {
                 Some((shard, _)) if shard == is => {}
                 Some((shard, line)) => {
-                    let why = format!("`{tensor}` is in {is}, but the index says {shard}");
-                    return Err(refuse(line, why));
+                    let message = format!("`{tensor}` is in {is}, but the index says {shard}");
+                    return Err(refuse(line, message));
                 }
                 None => {
-                    let why = format!("`{tensor}` is in {is}, but the index does not list it");
-                    return Err(refuse(1, why));
+                    let message = format!("`{tensor}` is in {is}, but the index does not list it");
+                    return Err(refuse(1, message));
                 }
             }
         }
@@ -233,8 +232,8 @@ impl Store {
     }
 
     fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
-        let refuse = |why: String| {
-            let message = format!("it is not a usable safetensors file: {why}");
+        let refuse = |reason: String| {
+            let message = format!("it is not a usable safetensors file: {reason}");
             ForeignError::new(shown(path), message, "use the complete original file")
         };
         let file = self.add(path)?;
@@ -273,7 +272,7 @@ impl Store {
         let mut free = 0;
         for (from, to, name) in spans {
             if from != free || to > data {
-                let why = match from == free {
+                let reason = match from == free {
                     true => format!(
                         "it is cut off: `{name}` ends at byte {}, but the file has {length}",
                         header.len() as u64 + to
@@ -282,7 +281,7 @@ impl Store {
                         format!("`{name}` is at {from}..{to} of {data}, but should start at {free}")
                     }
                 };
-                return Err(refuse(why));
+                return Err(refuse(reason));
             }
             free = to;
         }
@@ -344,8 +343,8 @@ impl Store {
             }
             Some(strides) => {
                 for index in start..start + count {
-                    let place = offset(index, &stored.shape, strides);
-                    let bytes = self.read(stored.file, stored.at + place * size, size)?;
+                    let first = offset(index, &stored.shape, strides);
+                    let bytes = self.read(stored.file, stored.at + first * size, size)?;
                     dtype.decode(&bytes, &mut values);
                 }
             }

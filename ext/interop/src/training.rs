@@ -1,7 +1,7 @@
 //! Lingua's training keys as fields of a recipe, and back.
 //!
-//! In: keys of `params.json` or a recipe YAML, or an experiment. Out: the other. Must stay true: the size of a step follows
-//! from keys and the number of devices, never from a comment; a key without a field is listed as left out, or refused.
+//! The size of a step follows from keys and the number of devices, never from a comment; a key without a field is listed
+//! as left out, or refused.
 
 mod fixed;
 
@@ -11,12 +11,12 @@ use dsl::Decimal;
 use lab::experiment::Experiment;
 use lab::field::{self, Absent, FieldValue, quote};
 
-use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::lay::LeftOut;
 use super::lingua::TOKENIZERS;
+use super::messages::lingua as messages;
 use super::names::GatedNorm;
 use super::node::{Node, Value};
+use super::{ForeignError, LeftOut};
 
 /// Fields of a recipe as TOML, by path.
 pub type Training = BTreeMap<String, String>;
@@ -196,8 +196,8 @@ pub fn read(
         let value = ours(keys, pair)?;
         match pair.write {
             Write::Kind(kinds) if !kinds.contains(&kind) => {
-                let why = format!("which has no effect with `optim.scheduler` {kind}");
-                keys.only(pair.theirs(), &[pair.if_absent()], &why)?;
+                let key = pair.theirs();
+                keys.only(key, &[pair.if_absent()], &messages::other_schedule(key, kind))?;
             }
             Write::Always | Write::Unlike | Write::Kind(_) => {
                 training.insert(pair.ours.to_owned(), value);
@@ -223,19 +223,12 @@ pub fn read(
     tokenizer(keys, vocab, &mut set)?;
     step(keys, devices, &mut set)?;
     tasks(keys, &mut set)?;
-    keys.only("optim.annealing_step", &["1000"], "which no scheduler of the release reads")?;
-    keys.only("data.n_views", &["2"], "and inputs and targets are two views")?;
-    keys.only("distributed.tp_size", &["1"], "and tensor parallelism is not supported")?;
-    keys.only("distributed.float8_recipe", &[], "and float8 is not supported")?;
-    let rounding = "distributed.allow_bf16_reduced_precision_reduction";
-    keys.only(rounding, &["true", "false"], "and it should be true or false")?;
-    keys.only("eval.validation", &[], "and validation sets cannot be expressed")?;
-    keys.only("checkpoint.init_ckpt_path", &[], "and a run starts from its own initial values")?;
-    keys.only("checkpoint.continue_training_from_init", &["false"], "and a run starts at step 0")?;
+    keys.check_all(&messages::TRAINING)?;
     let mut left_out = Vec::new();
     // The trainer replaces it by data.seq_len.
     let seq_len = keys.node("data.seq_len").map(|node| &node.value);
     let forced = keys.node("model.max_seqlen").is_some_and(|node| Some(&node.value) == seq_len);
+    let rounding = "distributed.allow_bf16_reduced_precision_reduction";
     for key in IDLE.into_iter().chain([rounding]) {
         if keys.has(key) && !(forced && key == "model.max_seqlen") {
             let why = "it does not affect weights, and no field has it".to_owned();
@@ -249,15 +242,12 @@ pub fn read(
 /// The value of one key as TOML.
 fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
     let key = pair.theirs();
-    let refuse = |wanted: &str| {
-        keys.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
-    };
     match pair.how {
         As::Int => match keys.node(key) {
             None => Ok(pair.if_absent().to_owned()),
             Some(node) => match number(node).and_then(Decimal::to_int) {
                 Some(n) => Ok(n.to_string()),
-                None => Err(refuse("a whole number")),
+                None => Err(keys.wrong(key, "a whole number")),
             },
         },
         As::IntOr(word) => match keys.node(key) {
@@ -265,18 +255,19 @@ fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
             None => Ok(format!("{word:?}")),
             Some(node) => match number(node).and_then(Decimal::to_int) {
                 Some(n) => Ok(n.to_string()),
-                None => Err(refuse("a whole number or null")),
+                None => Err(keys.wrong(key, "a whole number or null")),
             },
         },
         As::Real => Ok(real(keys.decimal_or(key, pair.if_absent())?)),
         As::Bool => Ok(keys.bool_or(key, pair.if_absent() == "true")?.to_string()),
         As::Text => Ok(quote(keys.text(key)?.unwrap_or(pair.if_absent()))),
         As::Words(words) => {
-            let said =
+            let word =
                 keys.node(key).map_or(pair.if_absent().to_owned(), |node| node.value.plain());
-            let found = words.iter().find(|(theirs, _)| *theirs == said);
+            let ours = words.iter().find(|(theirs, _)| *theirs == word);
             let known: Vec<&str> = words.iter().map(|(theirs, _)| *theirs).collect();
-            found.map(|(_, ours)| (*ours).to_owned()).ok_or_else(|| refuse(&known.join(" or ")))
+            let wrong = || keys.wrong(key, &known.join(" or "));
+            ours.map(|(_, ours)| (*ours).to_owned()).ok_or_else(wrong)
         }
     }
 }
@@ -303,7 +294,7 @@ fn sources(
     for name in &names {
         let key = format!("data.sources.{name}");
         if name.contains('+') {
-            return Err(keys.refuse(&key, "and `+` joins sources here", "rename the source"));
+            return Err(messages::joined_source(keys, &key));
         }
         weights.push(keys.decimal_or(&key, "1")?);
     }
@@ -318,8 +309,7 @@ fn sources(
         let whole: Option<Vec<String>> =
             weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
         let Some(whole) = whole else {
-            let why = "and its weights have more than nine decimals";
-            return Err(keys.refuse("data.sources", why, "write fewer decimals"));
+            return Err(messages::fine_weights(keys));
         };
         set("data.weights", format!("[{}]", whole.join(", ")));
     }
@@ -336,8 +326,7 @@ fn tokenizer(
 ) -> Result<(), ForeignError> {
     let name = keys.text("data.tokenizer.name")?.unwrap_or("bytes");
     let Some((_, ours, _)) = TOKENIZERS.iter().find(|(theirs, _, _)| *theirs == name) else {
-        let why = "and it should be bytes, sp or tiktoken";
-        return Err(keys.refuse("data.tokenizer.name", why, "prepare the data with one of them"));
+        return Err(messages::unknown_tokenizer(keys));
     };
     set("data.tokenizer", quote(ours));
     if *ours != "bytes" {
@@ -354,30 +343,23 @@ fn step(
 ) -> Result<(), ForeignError> {
     let shard = keys.int("distributed.dp_shard")?;
     let replicate = keys.int("distributed.dp_replicate")?;
-    let said = match (shard, replicate) {
+    let known = match (shard, replicate) {
         (None, None) => None,
         (shard, replicate) => Some(shard.unwrap_or(1) * replicate.unwrap_or(1)),
     };
-    let devices = match (said, devices) {
-        (Some(said), Some(given)) if said != given => {
+    let devices = match (known, devices) {
+        (Some(known), Some(given)) if known != given => {
             let key =
                 if shard.is_some() { "distributed.dp_shard" } else { "distributed.dp_replicate" };
-            let why = format!("so that there are {said} devices, and --devices is {given}");
-            return Err(keys.refuse(key, why, "remove --devices, or name the file of that run"));
+            return Err(messages::other_devices(keys, key, known, given));
         }
         (Some(n), _) | (None, Some(n)) => n,
-        (None, None) => {
-            let why = "so no key determines the tokens of a step";
-            let help = "give the number of GPUs of the run: `--devices 128`; published recipes have it only in their \
-             first comment";
-            return Err(keys.refuse("distributed.dp_shard", why, help));
-        }
+        (None, None) => return Err(messages::no_devices(keys)),
     };
     let accumulate = keys.int_or("grad_acc_steps", 1)?;
     let micro_batches = devices.checked_mul(accumulate).filter(|n| (1..=1 << 20).contains(n));
     let Some(micro_batches) = micro_batches else {
-        let why = format!("and with {devices} devices a step has no micro-batch or too many");
-        return Err(keys.refuse("grad_acc_steps", why, "check its value"));
+        return Err(messages::number_of_micro_batches(keys, devices));
     };
     set("batch.micro_batches", micro_batches.to_string());
     set("platform.devices", devices.to_string());
@@ -394,7 +376,7 @@ fn tasks(
         None => &[],
         Some(Value::List(items)) => items,
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_)) => {
-            return Err(keys.refuse(key, "and it should be a list", "list the tasks"));
+            return Err(messages::tasks_are_no_list(keys));
         }
     };
     let mut names = Vec::new();
@@ -414,9 +396,7 @@ fn tasks(
                 && more_of.iter().all(|(k, v)| more.get(*k).is_some_and(|has| *v == has))
         };
         if name.is_empty() || !(more.is_empty() || published.is_some_and(same)) {
-            let why = format!("and the entry {} has more than a name", item.value.shown());
-            let help = "only the release's own entries of boolq, social_iqa and lambada_openai are supported";
-            return Err(keys.refuse(key, why, help));
+            return Err(messages::other_task(keys, &item.value.shown()));
         }
         names.push(quote(&name));
     }
@@ -460,11 +440,11 @@ pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
 }
 
 /// The error for an experiment that Lingua could not train.
-fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
+fn cannot(experiment: &Experiment, path: &str, reason: &str) -> ForeignError {
     let has = experiment.value(path).map_or("absent".to_owned(), FieldValue::to_string);
     ForeignError::new(
         experiment.name.clone(),
-        format!("`{path}` is {has}, and {why}"),
+        format!("`{path}` is {has}, and {reason}"),
         "change the recipe, or train it with canonc",
     )
 }
@@ -484,8 +464,8 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
     };
     let micro_batches = experiment.batch.micro_batches as i64;
     if micro_batches % devices != 0 {
-        let why = format!("{micro_batches} micro-batches are not a multiple of the devices");
-        return Err(cannot(experiment, "platform.devices", &why));
+        let reason = format!("{micro_batches} micro-batches are not a multiple of the devices");
+        return Err(cannot(experiment, "platform.devices", &reason));
     }
     let mut root = Vec::new();
     let kind = experiment.value("schedule.kind").map(FieldValue::plain).unwrap_or_default();
@@ -560,8 +540,8 @@ fn weighted(experiment: &Experiment) -> Result<Value, ForeignError> {
     };
     let names: Vec<&str> = if weights.is_empty() { vec![&name] } else { name.split('+').collect() };
     if !weights.is_empty() && weights.len() != names.len() {
-        let why = format!("`{name}` names {} of its sources", names.len());
-        return Err(cannot(experiment, "data.weights", &why));
+        let reason = format!("`{name}` names {} of its sources", names.len());
+        return Err(cannot(experiment, "data.weights", &reason));
     }
     let weights = weights.into_iter().chain(std::iter::repeat("1.0".to_owned()));
     let entries = names.iter().zip(weights);

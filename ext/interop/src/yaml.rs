@@ -1,8 +1,7 @@
-//! YAML in the form that Lingua's recipes use.
+//! YAML in the form that Lingua's recipes use, as a tree with lines.
 //!
-//! In: bytes. Out: a tree with lines. Must stay true: one document of maps, lists and scalars; anchors, aliases, tags,
-//! merge keys, interpolation and duplicate keys are refused with their line; so is a word that YAML 1.1 and 1.2 read
-//! differently; numbers keep their digits; depth and size are bounded.
+//! One document of maps, lists and scalars. Anchors, aliases, tags, merge keys, interpolation and duplicate keys are
+//! refused with their line; so is a word that YAML 1.1 and 1.2 read differently. Depth and size are bounded.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
@@ -37,7 +36,7 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
             texts.push(start..end.unwrap_or(span.end.index()));
         }
     }
-    let mut found = Vec::new();
+    let mut comments = Vec::new();
     let mut at = 0;
     for (line, number) in text.split('\n').zip(1..) {
         let mut before = ' ';
@@ -45,14 +44,14 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
             let open = c == '#' && before.is_whitespace();
             if open && !texts.iter().any(|text| text.contains(&(at + column))) {
                 let comment = line.get(byte + 1..).unwrap_or_default();
-                found.push((number, comment.trim_end().to_owned()));
+                comments.push((number, comment.trim_end().to_owned()));
                 break;
             }
             before = c;
         }
         at += line.chars().count() + 1;
     }
-    found
+    comments
 }
 
 /// The position after the mark that closes the quoted scalar at `start`.
@@ -80,10 +79,10 @@ pub fn read_as_written(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
 }
 
 fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, ForeignError> {
-    let fail = |line: usize, why: &str| {
+    let fail = |line: usize, reason: &str| {
         ForeignError::new(
             format!("{name}:{line}"),
-            why.to_owned(),
+            reason.to_owned(),
             "use plain keys and values, each key once, without anchors, aliases or tags",
         )
     };

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use compiler::kernel::{self, Kernel};
 use compiler::op::Scan;
 use compiler::plan::{DType, Extent, Loss, Options, Sizes, Value};
-use interop::import::{self, Request as Import};
+use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Choice, ExecuteError, Machine, choose, compute};
@@ -17,6 +17,7 @@ use crate::forward::{Request, forward};
 use crate::kernels::path::Path as KernelPath;
 use crate::weights::{Weights, file};
 use records::run::RunError;
+use records::weights::WeightSource;
 
 /// How far a golden's results are from the published ones.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,9 @@ impl Golden {
     }
 }
 
+/// Reads the arch and the weights in a folder of another program, or says what is wrong with it.
+pub type ReadModel = fn(&Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String>;
+
 /// A golden before it is computed.
 enum Source {
     /// The folder of an imported model; what its logits may differ by.
@@ -54,7 +58,12 @@ pub fn names(folder: &Path) -> Vec<String> {
 }
 
 /// The golden of this name.
-pub fn one(folder: &Path, name: &str, machine: Machine) -> Result<Golden, RunError> {
+pub fn one(
+    folder: &Path,
+    name: &str,
+    machine: Machine,
+    read_model: ReadModel,
+) -> Result<Golden, RunError> {
     let mut all = all(folder);
     let Some(at) = all.iter().position(|(known, _)| known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| known.as_str()).collect();
@@ -66,7 +75,7 @@ pub fn one(folder: &Path, name: &str, machine: Machine) -> Result<Golden, RunErr
     match all.swap_remove(at).1 {
         Source::Unreadable(error) => Err(error),
         Source::Checkpoint(source, allowed) => {
-            let largest = checkpoint(&source, machine)?;
+            let largest = checkpoint(&source, machine, read_model)?;
             Ok(Golden { name: name.to_owned(), path: None, bf16: false, largest, allowed })
         }
         Source::Mixer(scan, path) => mixer(name, scan, &path, machine),
@@ -107,12 +116,11 @@ fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
     Ok(cases.iter().map(source).collect())
 }
 
-fn checkpoint(source: &Path, machine: Machine) -> Result<f64, RunError> {
-    let request = Import { source, name: Some("model"), devices: None, weights: true };
-    let imported = import::read(&request).map_err(|error| broken(source, error))?;
-    let weights = imported.weights.as_ref().ok_or_else(|| broken(source, "it has no weights"))?;
-    let graph = &imported.compiled.graph;
-    let weights = Weights::read(graph, weights, machine.device, machine.kind)?;
+fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<f64, RunError> {
+    let (compiled, weights) = read_model(source).map_err(|error| broken(source, error))?;
+    let weights = weights.ok_or_else(|| broken(source, "it has no weights"))?;
+    let graph = &compiled.graph;
+    let weights = Weights::read(graph, weights.as_ref(), machine.device, machine.kind)?;
     let golden = file::read(&source.join("golden.safetensors"))?;
     let get = |name: &str| golden.get(name).ok_or_else(|| broken(source, format!("no {name}")));
     let answer = forward(&Request {
@@ -402,12 +410,20 @@ fn furthest(a: &Tensor, b: &Tensor) -> Result<f64, ExecuteError> {
 #[cfg(test)]
 mod tests {
     use gpu::Constant;
+    use interop::import::{self, Request};
 
     use super::*;
     use crate::execute::KernelRequest;
     use crate::kernels::cuda::recorder::Recorder;
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden");
+    fn read_model(folder: &Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String> {
+        let request = Request { source: folder, name: Some("model"), devices: None, weights: true };
+        let imported = import::read(&request).map_err(|error| error.to_string())?;
+        let weights = imported.weights.map(|weights| Box::new(weights) as Box<dyn WeightSource>);
+        Ok((imported.compiled, weights))
+    }
+
     const CPU: Machine =
         Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
     const CUDA: Machine = Machine { device: Device::Cuda(0), ..CPU };
@@ -433,7 +449,7 @@ mod tests {
             assert!(names.iter().any(|known| known == name), "{name} is not among {names:?}");
         }
         for name in &names {
-            let golden = one(folder, name, CPU).unwrap();
+            let golden = one(folder, name, CPU, read_model).unwrap();
             assert!(golden.holds(), "{golden:?}");
             assert_eq!((&golden.name, golden.bf16), (name, name.ends_with(" bf16")));
             // A result in bf16 is off by its own rounding.
@@ -489,7 +505,7 @@ mod tests {
     #[test]
     fn a_scan_that_a_gpu_would_compose_is_an_error() {
         for (name, ..) in by_formula() {
-            let error = one(Path::new(FOLDER), &name, CUDA).unwrap_err().to_string();
+            let error = one(Path::new(FOLDER), &name, CUDA, read_model).unwrap_err().to_string();
             let scan = name.split(' ').next().unwrap();
             let wanted = format!(
                 "{name}: {scan} by reference (on Cuda(0)), expected a kernel of ours, fused/cuda/…"
@@ -500,7 +516,8 @@ mod tests {
 
     #[test]
     fn an_unknown_golden_is_refused_with_the_known_ones() {
-        let error = one(Path::new(FOLDER), "gla_scan 64x64", CPU).unwrap_err().to_string();
+        let error =
+            one(Path::new(FOLDER), "gla_scan 64x64", CPU, read_model).unwrap_err().to_string();
         assert!(error.contains("has no golden `gla_scan 64x64`"), "{error}");
         assert!(
             error.contains("name one of hf_llama, ") && error.contains(", gla_scan 64x64 f32"),

@@ -1,7 +1,6 @@
-//! Reads and writes safetensors files as tensors by name.
+//! Reads and writes safetensors files as tensors by name, on the CPU and in the file's own dtype.
 //!
-//! In: a path. Out: every tensor of the file, on the CPU, in the file's own dtype. Must stay true: a file is read whole
-//! and checked before any tensor is made; a written file is complete or absent.
+//! A file is read whole and checked before any tensor is made; a written file is complete or absent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};

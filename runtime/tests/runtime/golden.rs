@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use compiler::plan::{IGNORED, Loss};
 use compiler::program::Compiled;
+use interop::described::Described;
 use interop::lay::{self, Target};
 use interop::model::RopeLayout;
 use interop::names::GatedNorm;
@@ -316,8 +317,8 @@ fn by_their_names(
     let theirs = case.under("w/");
     let reference = theirs.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
     let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
-    let model = interop::arch::model(compiled).unwrap();
-    let entries = lay::entries(&model, Target::HuggingFace, norm, compiled.graph.params());
+    let described = Described::of_released(interop::arch::model(compiled).unwrap(), norm);
+    let entries = described.entries(Target::HuggingFace, compiled.graph.params());
     let written = entries.into_iter().filter(|entry| entry.kind == lay::EntryKind::Needed);
     written
         .map(|entry| {

@@ -1,8 +1,5 @@
-//! Imported classes of `transformers` give the logits of those classes.
-//!
-//! In: the folders in `tests/golden/stock`, with logits by `make.py` there. Must stay true: f32 within rounding, fused
-//! and plain kernels; f64 up to RoPE's angles, which are f32 in both programs; the folder itself is as good a
-//! `--weights` as the imported file.
+//! Imported classes of `transformers` give the logits of those classes: in f32 within rounding, in f64 up to RoPE's angles,
+//! which are f32 in both programs. The folder itself is as good a `--weights` as the imported file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,17 +12,7 @@ use runtime::weights::Weights;
 use tch::{Kind, Tensor};
 
 use super::support::{DOUBLE, FAST, PLAIN};
-
-const NAMES: [&str; 8] = [
-    "llama31",
-    "llama_linear",
-    "llama_yarn",
-    "mistral",
-    "qwen3",
-    "qwen3_windows",
-    "gemma2",
-    "olmo2",
-];
+use ::support::golden::folders;
 
 /// The largest difference of logits, relative to the largest logit.
 const F32: f64 = 1e-5;
@@ -37,7 +24,7 @@ fn golden(name: &str) -> PathBuf {
 
 #[test]
 fn imported_models_give_the_logits_of_their_classes() {
-    for name in NAMES {
+    for name in &folders("stock") {
         let folder = golden(name);
         let request =
             Request { source: &folder, name: Some("model"), devices: None, weights: true };

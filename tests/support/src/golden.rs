@@ -1,6 +1,4 @@
-//! The reference vectors under `tests/golden`.
-//!
-//! In: a file's name. Out: its cases, and the digests that they use.
+//! The reference vectors under `tests/golden`: their cases, and the digests that they use.
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -8,6 +6,18 @@ use sha2::{Digest, Sha256};
 pub fn read(name: &str) -> Value {
     let path = format!("{}/../golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Names of the folders in one of them, such as the models in `stock`.
+pub fn folders(name: &str) -> Vec<String> {
+    let path = format!("{}/../golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+    let folders = entries.filter(|entry| entry.path().is_dir());
+    let mut names: Vec<String> =
+        folders.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert!(names.len() > 7, "{names:?}");
+    names
 }
 
 pub fn cases(name: &str) -> Vec<Value> {

@@ -1,7 +1,4 @@
-//! The model card of an export.
-//!
-//! In: the arch, its lock and the origin of its weights, as far as known. Out: `README.md`. Must stay true: the card says
-//! nothing that the inputs do not show; its commands work word by word, which `make test-transformers` tries.
+//! The model card of an export. It says nothing that the inputs do not show; `make test-transformers` tries its commands.
 
 use std::path::Path;
 
@@ -9,8 +6,10 @@ use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use minijinja::context;
 
-use super::super::hf::{self, Described, Stock};
-use super::super::model::{Family, Mixer, Model};
+use super::super::described::Described;
+use super::super::hf::PUBLISHED_CODE;
+use super::super::lay::Target;
+use super::super::model::{Family, Model};
 use super::super::tokenizer::Tokenizer;
 use super::super::{ForeignError, torch};
 use super::{Plan, Request, To};
@@ -22,16 +21,18 @@ impl Plan<'_> {
         folder: &Path,
         known: Option<&Described>,
     ) -> Result<(), ForeignError> {
-        let model = known.and_then(Described::model);
-        let stock = known.and_then(Described::stock);
+        let model = known.map(|known| &known.model);
         let Request { compiled, experiment, to, .. } = self.request;
         let derived = |path: &str| {
             experiment.and_then(|e| e.value(path)).map_or(String::new(), FieldValue::plain)
         };
         // The code of any model that `transformers` does not have is exported with it.
-        let in_transformers = stock.is_some() || model.is_some_and(Model::is_plain_llama);
+        let class = known.map(|known| known.class);
+        let in_transformers = class.is_some_and(|class| class.code.is_none());
         let own_code = *to == To::HuggingFace && !in_transformers;
-        let published = model.filter(|_| !own_code);
+        let class = class.filter(|_| !own_code);
+        let code = class.and_then(|class| class.code.as_ref());
+        let in_class = known.filter(|_| *to == To::HuggingFace);
         let elements: i64 =
             compiled.graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
         let origin = self.request.origin;
@@ -51,35 +52,30 @@ impl Plan<'_> {
                 parameters => grouped(elements),
                 graph => compiled.identity.graph.to_string(),
                 manifest => compiled.identity.manifest.to_string(),
-                class => match (published, stock) {
-                    (Some(model), _) => hf::class(model),
-                    (None, Some(stock)) => stock.family.class,
-                    (None, None) if own_code => torch::CLASSES.model,
-                    (None, None) => "",
+                class => match class {
+                    Some(class) => class.name,
+                    None if own_code => torch::CLASSES.model,
+                    None => "",
                 },
-                eager => *to == To::HuggingFace && stock.is_some_and(Stock::needs_eager),
-                less_one => *to == To::HuggingFace && stock.is_some_and(Stock::less_one),
-                code => published.and_then(hf::published).unwrap_or_default(),
-                published => hf::PUBLISHED_CODE,
-                published_folder => published.map(hf::code_folder).unwrap_or_default(),
-                packages => published.map(packages).unwrap_or_default(),
-                gpu => published.is_some_and(|model| model.family() != Family::Llama),
+                eager => in_class.is_some_and(Described::needs_eager),
+                less_one => in_class.is_some_and(|known| known.names(Target::HuggingFace).plus_one),
+                code => code.map_or("", |code| code.file),
+                published => PUBLISHED_CODE,
+                published_folder => code.map_or("", |code| code.folder),
+                packages => code.map_or("", |code| code.packages),
+                gpu => class.is_some_and(|class| class.family != Family::Llama),
                 vocab => compiled.graph.vocab,
                 folder => matches!(to, To::HuggingFace | To::Release),
                 own_code,
                 tokenizer => self.tokenizer().is_some(),
                 begins => self.tokenizer().is_some_and(Tokenizer::begins_with_bos),
                 no_tokenizer => match self.request.tokenizer {
-                    Err(why) => why,
+                    Err(reason) => reason,
                     Ok(_) => "Its tokenizer is not in this folder.",
                 },
                 known => known.is_some(),
                 canon => model.map(canon_slots).unwrap_or_default(),
-                rope => match (model, stock) {
-                    (Some(model), _) => rope(model),
-                    (None, Some(_)) => "the whole head".to_owned(),
-                    (None, None) => String::new(),
-                },
+                rope => model.map_or(String::new(), rope),
                 id => experiment.map_or(String::new(), |e| e.id().to_string()),
                 task => derived("data.task"),
                 source => derived("data.source"),
@@ -108,18 +104,6 @@ impl Plan<'_> {
     }
 }
 
-/// Packages that the published code needs in addition to `torch` and `transformers`, as pip arguments.
-fn packages(model: &Model) -> &'static str {
-    match model.family() {
-        Family::Llama if model.is_plain_llama() => "",
-        Family::Llama => " einops==0.8.0",
-        Family::Gla5 | Family::Gdn2 => " einops==0.8.0 flash-linear-attention==0.3.0",
-        Family::Mamba2 => {
-            " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
-        }
-    }
-}
-
 /// The slots with a Canon layer: `A, B`.
 fn canon_slots(model: &Model) -> String {
     model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", ")
@@ -127,10 +111,10 @@ fn canon_slots(model: &Model) -> String {
 
 /// A description of RoPE for the model card.
 fn rope(model: &Model) -> String {
-    match &model.mixer {
-        Mixer::Attention(a) if a.rope_dims == a.head_dim => "the whole head".to_owned(),
-        Mixer::Attention(a) => format!("{} of the {} channels of a head", a.rope_dims, a.head_dim),
-        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => String::new(),
+    match model.attention() {
+        Some(a) if a.rope_dims == a.head_dim => "the whole head".to_owned(),
+        Some(a) => format!("{} of the {} channels of a head", a.rope_dims, a.head_dim),
+        None => String::new(),
     }
 }
 

@@ -1,85 +1,61 @@
-//! Writes Hugging Face's `config.json`.
-//!
-//! In: a model. Out: the keys that the published class reads. Must stay true: with these keys, the class builds exactly
-//! this model; anything that they cannot express is under `canonc`, which other programs ignore.
+//! Writes Hugging Face's `config.json`: the keys with which the class builds exactly this model, in every version that has
+//! the class by that name.
 
 use std::collections::BTreeMap;
 
+use compiler::plan::RopeScaling;
 use dsl::Decimal;
 
 use super::super::ForeignError;
+use super::super::class::{Class, Windows};
 use super::super::config::decimal;
-use super::super::model::{Attention, Family, Init, Mixer, Model, RopeLayout};
+use super::super::described::Described;
+use super::super::init::Init;
+use super::super::model::{Attention, Family, Mixer, Model, QkNorm, RopeLayout};
 use super::super::names::GatedNorm;
 use super::super::node::{Node, Value};
-use super::{Released, TYPES};
 
-pub(super) fn node(value: Value) -> Node {
+fn node(value: Value) -> Node {
     Node { value, line: 0 }
 }
 
-pub(super) fn int(n: i64) -> Value {
+fn int(n: i64) -> Value {
     Value::Number(n.to_string())
 }
 
-pub(super) fn text(text: &str) -> Value {
+fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
 /// A number with a decimal point, as Python prints a float.
 pub(crate) fn float(number: Decimal) -> Value {
     let digits = number.to_string();
-    let whole = !digits.contains(['.', 'e']);
-    Value::Number(if whole { format!("{digits}.0") } else { digits })
+    let is_whole = !digits.contains(['.', 'e']);
+    Value::Number(if is_whole { format!("{digits}.0") } else { digits })
 }
 
 /// The letters of `canon_set`.
 pub(crate) fn canon_set(model: &Model) -> String {
     let has = |c: char| model.canon.has(c);
     let mut set = String::new();
-    for (letter, there) in [
+    for (letter, is_set) in [
         ('A', has('A')),
         ('B', has('B')),
         ('b', model.short_conv()),
         ('C', has('C')),
         ('D', has('D')),
     ] {
-        set.extend(there.then_some(letter));
+        set.extend(is_set.then_some(letter));
     }
     // The release writes `b` twice in these sets.
     if model.short_conv() { set.replace('b', "bb") } else { set }
 }
 
-/// The row of [`TYPES`] for a model.
-fn class_of(model: &Model) -> (&'static str, &'static str, &'static str) {
-    let [plain, canon, gla, gdn, mamba] = TYPES;
-    match model.family() {
-        Family::Llama if model.is_plain_llama() => plain,
-        Family::Llama => canon,
-        Family::Gla5 => gla,
-        Family::Gdn2 => gdn,
-        Family::Mamba2 => mamba,
-    }
-}
-
-/// The name of the published files, unless stock `transformers` has the class.
-pub fn published(model: &Model) -> Option<&'static str> {
-    Some(class_of(model).2).filter(|code| !code.is_empty())
-}
-
-/// The folder of the published repository with the class.
-pub fn code_folder(model: &Model) -> &'static str {
-    match model.family() {
-        Family::Llama => "huggingface",
-        Family::Gla5 | Family::Gdn2 | Family::Mamba2 => "lingua_modified/huggingface",
-    }
-}
-
-/// Refuses a model if the class would compute something else than its keys say.
+/// Refuses a model if the published class would compute something else than its keys say.
 pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
-    let Mixer::Attention(attention) = &model.mixer else { return Ok(()) };
+    let Some(attention) = model.attention() else { return Ok(()) };
     let turns = turned_channels(attention);
-    if model.is_plain_llama() || turns == attention.rope_dims {
+    if model.is_plain() || turns == attention.rope_dims {
         return Ok(());
     }
     let Attention { rope_dims, head_dim, .. } = attention;
@@ -96,111 +72,77 @@ pub(crate) fn turned_channels(attention: &Attention) -> i64 {
     (head_dim * (attention.rope_dims as f64 / head_dim)) as i64
 }
 
-/// The class's name.
-pub fn class(model: &Model) -> &'static str {
-    class_of(model).1
-}
+/// The keys of a file, sorted.
+type Keys = BTreeMap<&'static str, Value>;
 
-/// The `config.json` of a model.
-pub fn write(described: &Released, seq_len: i64, dtype: &str) -> Value {
-    let Released { model, norm, turned } = described;
-    let (model_type, class, code) = class_of(model);
-    let mut keys: BTreeMap<&str, Value> = BTreeMap::new();
-    keys.insert("architectures", Value::List(vec![node(text(class))]));
-    keys.insert("model_type", text(model_type));
+/// The `config.json` of a model. `seq_len` is the length of the training's sequences.
+pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
+    let Described { class, model, .. } = described;
+    let mut keys = Keys::new();
+    keys.insert("architectures", Value::List(vec![node(text(class.name))]));
+    keys.insert("model_type", text(class.model_type));
     keys.insert("vocab_size", int(model.vocab));
     keys.insert("hidden_size", int(model.dim));
     keys.insert("num_hidden_layers", int(model.layers));
+    keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
     keys.insert("max_position_embeddings", int(seq_len));
     keys.insert("tie_word_embeddings", Value::Bool(model.tied));
     keys.insert("torch_dtype", text(dtype));
     keys.insert("use_cache", Value::Bool(true));
     keys.insert("bos_token_id", Value::Null);
     keys.insert("eos_token_id", Value::Null);
-    if !code.is_empty() {
-        let stem = class.trim_end_matches("ForCausalLM");
-        keys.insert(
-            "auto_map",
-            Value::Map(vec![
-                (
-                    "AutoConfig".to_owned(),
-                    node(Value::Text(format!("configuration_{code}.{stem}Config"))),
-                ),
-                (
-                    "AutoModelForCausalLM".to_owned(),
-                    node(Value::Text(format!("modeling_{code}.{class}"))),
-                ),
-            ]),
-        );
-        keys.insert("canon_set", Value::Text(canon_set(model)));
-        keys.insert("canon_kernel", int(model.canon.kernel));
-        keys.insert("canon_bias", Value::Bool(false));
-        keys.insert("canon_activation", Value::Bool(model.canon.silu));
-        keys.insert("canon_residual", Value::Bool(model.canon.residual));
-    }
+    published_keys(&mut keys, class, model);
     let derived = match &model.mixer {
         Mixer::Attention(attention) => {
-            llama_keys(&mut keys, model, attention, !code.is_empty());
-            Init::hugging_face()
+            attention_keys(&mut keys, described, attention, seq_len);
+            model.init.range().is_some()
         }
-        Mixer::Gla5 { heads, short_conv } | Mixer::Gdn2 { heads, short_conv } => {
-            keys.insert("num_heads", int(*heads));
-            keys.insert("use_short_conv", Value::Bool(*short_conv));
-            keys.insert("expand_v", int(2));
-            keys.insert("output_gate_rank", int(16));
-            keys.insert("conv_size", int(4));
-            keys.insert("hidden_act", text("swish"));
-            keys.insert("norm_eps", float(model.norm_eps));
-            keys.insert("initializer_range", float(decimal("0.02")));
-            keys.insert("zeyuan_split_init", Value::Bool(true));
-            keys.insert("zeyuan_layernorm", Value::Bool(*norm == GatedNorm::Reference));
-            keys.insert("fuse_cross_entropy", Value::Bool(false));
-            keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-            if model.family() == Family::Gla5 {
-                keys.insert("expand_k", int(1));
-            } else {
-                keys.insert("head_dim", int(model.dim / heads));
-            }
-            Init::flash_linear()
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } => {
+            flash_linear_keys(&mut keys, model, described.norm);
+            model.init == Init::flash_linear()
         }
-        Mixer::Mamba2 { heads, state, short_conv } => {
-            // The class reads only this key, never the `b` of `canon_set`, and then expects no bias.
-            keys.insert("noconv1d", Value::Bool(!short_conv));
-            keys.insert("use_conv_bias", Value::Bool(*short_conv));
-            keys.insert("num_heads", int(*heads));
-            keys.insert("head_dim", int(2 * model.dim / heads));
-            keys.insert("state_size", int(*state));
-            keys.insert("n_groups", int(1));
-            keys.insert("expand", int(2));
-            keys.insert("conv_kernel", int(4));
-            keys.insert("use_bias", Value::Bool(false));
-            keys.insert("hidden_act", text("silu"));
-            keys.insert("rms_norm", Value::Bool(true));
-            keys.insert("residual_in_fp32", Value::Bool(false));
-            keys.insert("layer_norm_epsilon", float(model.norm_eps));
-            keys.insert("initializer_range", float(decimal("0.1")));
-            let limit = ["0.0", "Infinity"].map(|n| node(Value::Number(n.to_owned())));
-            keys.insert("time_step_limit", Value::List(limit.to_vec()));
-            keys.insert("mlp_type", model.hidden.map_or(Value::Null, |_| text("mlp10")));
-            keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-            Init::mamba()
+        Mixer::Mamba2 { state, .. } => {
+            mamba2_keys(&mut keys, model, *state);
+            model.init == Init::mamba()
         }
     };
-    let own = own(
-        &model.init,
-        *turned,
-        model.init == derived || model.family() == Family::Llama && model.init.range().is_some(),
-    );
-    if let Some(own) = own {
-        keys.insert("canonc", own);
+    let mut ours = match our_keys(&model.init, described.turned, derived) {
+        Some(Value::Map(entries)) => entries,
+        Some(_) | None => Vec::new(),
+    };
+    if class.bounded && model.attention().is_some_and(|a| a.options.score.is_none()) {
+        ours.push(("score_scale".to_owned(), node(text("default"))));
+    }
+    if !ours.is_empty() {
+        keys.insert("canonc", Value::Map(ours));
     }
     Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }
 
+/// The keys of a class with published code: where that is, and Canon layers.
+fn published_keys(keys: &mut Keys, class: &Class, model: &Model) {
+    let Some(code) = &class.code else { return };
+    let stem = class.name.trim_end_matches("ForCausalLM");
+    let config = format!("configuration_{}.{stem}Config", code.file);
+    let class = format!("modeling_{}.{}", code.file, class.name);
+    keys.insert(
+        "auto_map",
+        Value::Map(vec![
+            ("AutoConfig".to_owned(), node(Value::Text(config))),
+            ("AutoModelForCausalLM".to_owned(), node(Value::Text(class))),
+        ]),
+    );
+    keys.insert("canon_set", Value::Text(canon_set(model)));
+    keys.insert("canon_kernel", int(model.canon.kernel));
+    keys.insert("canon_bias", Value::Bool(false));
+    keys.insert("canon_activation", Value::Bool(model.canon.silu));
+    keys.insert("canon_residual", Value::Bool(model.canon.residual));
+}
+
 /// The keys that other programs ignore: the initial distributions, if they differ from the configuration's, and whether
 /// rows were reordered.
-pub(crate) fn own(init: &Init, halved: bool, derived: bool) -> Option<Value> {
-    let mut own = Vec::new();
+pub(crate) fn our_keys(init: &Init, halved: bool, derived: bool) -> Option<Value> {
+    let mut ours = Vec::new();
     if !derived {
         let init = match init.name() {
             Some(name) => text(name),
@@ -211,32 +153,144 @@ pub(crate) fn own(init: &Init, halved: bool, derived: bool) -> Option<Value> {
                     .collect(),
             ),
         };
-        own.push(("init".to_owned(), node(init)));
+        ours.push(("init".to_owned(), node(init)));
     }
     if halved {
-        own.push(("rope_layout".to_owned(), node(text("interleaved"))));
+        ours.push(("rope_layout".to_owned(), node(text("interleaved"))));
     }
-    if own.is_empty() { None } else { Some(Value::Map(own)) }
+    if ours.is_empty() { None } else { Some(Value::Map(ours)) }
 }
 
-fn llama_keys(keys: &mut BTreeMap<&str, Value>, model: &Model, attention: &Attention, canon: bool) {
-    let Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims } = attention;
-    keys.insert("num_attention_heads", int(*heads));
-    keys.insert("num_key_value_heads", int(*kv_heads));
-    keys.insert("head_dim", int(*head_dim));
-    keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-    keys.insert("hidden_act", text("silu"));
+/// The keys of a decoder with softmax attention.
+fn attention_keys(keys: &mut Keys, described: &Described, attention: &Attention, seq_len: i64) {
+    let Described { class, model, .. } = described;
+    keys.insert("num_attention_heads", int(attention.heads));
+    keys.insert("num_key_value_heads", int(attention.kv_heads));
+    keys.insert("head_dim", int(attention.head_dim));
+    let activation = if model.options.gelu { "gelu_pytorch_tanh" } else { "silu" };
+    keys.insert(class.activation.0, text(activation));
     keys.insert("rms_norm_eps", float(model.norm_eps));
-    keys.insert("rope_theta", float(*theta));
-    keys.insert("rope_scaling", Value::Null);
-    keys.insert("attention_bias", Value::Bool(false));
+    keys.insert("rope_theta", float(attention.theta));
+    let (scaling, length) = scaled(&attention.options.scaling, seq_len);
+    keys.insert("rope_scaling", scaling);
+    keys.insert("max_position_embeddings", int(length));
+    if class.biases {
+        keys.insert("attention_bias", Value::Bool(attention.options.bias));
+    }
     keys.insert("attention_dropout", float(Decimal::ZERO));
-    keys.insert("mlp_bias", Value::Bool(false));
     keys.insert("initializer_range", float(model.init.range().unwrap_or(decimal("0.02"))));
-    if canon {
-        keys.insert("qk_norm", Value::Bool(*qk_norm));
+    if described.is_released() {
+        keys.insert("mlp_bias", Value::Bool(false));
+    } else {
+        // The classes have an id of their own, and never train the row of a padding token.
+        keys.insert("pad_token_id", Value::Null);
+    }
+    if class.code.is_some() {
+        let Attention { head_dim, qk_norm, layout, rope_dims, .. } = attention;
+        keys.insert("qk_norm", Value::Bool(*qk_norm != QkNorm::None));
         keys.insert("rope_dim", if rope_dims == head_dim { Value::Null } else { int(*rope_dims) });
         let version = if *layout == RopeLayout::Half { "huggingface" } else { "lingua" };
         keys.insert("rope_version", text(version));
     }
+    window_keys(keys, class, model);
+    if class.bounded {
+        let bound = |cap: Option<Decimal>| cap.map_or(Value::Null, float);
+        let score = attention.options.score.unwrap_or(attention.head_dim);
+        keys.insert("query_pre_attn_scalar", int(score));
+        keys.insert("attn_logit_softcapping", bound(attention.options.softcap));
+        keys.insert("final_logit_softcapping", bound(model.options.logit_cap));
+    }
+    if described.needs_eager() {
+        keys.insert("_attn_implementation", text("eager"));
+    }
+}
+
+fn window_keys(keys: &mut Keys, class: &Class, model: &Model) {
+    let (window, first) = model.window().unwrap_or_default();
+    if class.windows != Windows::Never {
+        keys.insert("sliding_window", window.map_or(Value::Null, int));
+    }
+    if class.windows == Windows::Upper {
+        keys.insert("use_sliding_window", Value::Bool(window.is_some()));
+        keys.insert("max_window_layers", int(first));
+    }
+}
+
+/// `rope_scaling`, and the positions that the model then has.
+fn scaled(scaling: &RopeScaling, seq_len: i64) -> (Value, i64) {
+    let original = |n: i64| ("original_max_position_embeddings", int(n));
+    let (kind, settings, length) = match scaling {
+        RopeScaling::Unscaled | RopeScaling::Ntk { .. } => return (Value::Null, seq_len),
+        RopeScaling::Interpolated { factor } => {
+            ("linear", vec![("factor", float(*factor))], seq_len)
+        }
+        RopeScaling::Llama3 { factor, original: trained, low, high } => {
+            let settings = vec![
+                ("factor", float(*factor)),
+                ("low_freq_factor", float(*low)),
+                ("high_freq_factor", float(*high)),
+                original(*trained),
+            ];
+            ("llama3", settings, longer(*trained, *factor))
+        }
+        RopeScaling::Yarn { factor, original: trained, truncate, .. } => {
+            let mut settings = vec![("factor", float(*factor)), original(*trained)];
+            if !truncate {
+                settings.push(("truncate", Value::Bool(false)));
+            }
+            // Some versions take the quotient of this length and `original` as the factor.
+            ("yarn", settings, longer(*trained, *factor))
+        }
+    };
+    let all = std::iter::once(("rope_type", text(kind))).chain(settings);
+    let map = all.map(|(key, value)| (key.to_owned(), node(value))).collect();
+    (Value::Map(map), length)
+}
+
+/// The length of sequences that are longer by a factor.
+fn longer(original: i64, factor: Decimal) -> i64 {
+    (original as f64 * factor.to_f64()).round() as i64
+}
+
+/// The keys of GLA and GatedDeltaNet.
+fn flash_linear_keys(keys: &mut Keys, model: &Model, norm: GatedNorm) {
+    keys.insert("num_heads", int(model.heads()));
+    keys.insert("use_short_conv", Value::Bool(model.short_conv()));
+    keys.insert("expand_v", int(2));
+    keys.insert("output_gate_rank", int(16));
+    keys.insert("conv_size", int(4));
+    keys.insert("hidden_act", text("swish"));
+    keys.insert("norm_eps", float(model.norm_eps));
+    keys.insert("initializer_range", float(decimal("0.02")));
+    keys.insert("zeyuan_split_init", Value::Bool(true));
+    keys.insert("zeyuan_layernorm", Value::Bool(norm == GatedNorm::Reference));
+    keys.insert("fuse_cross_entropy", Value::Bool(false));
+    if model.family() == Family::Gla5 {
+        keys.insert("expand_k", int(1));
+    } else {
+        keys.insert("head_dim", int(model.dim / model.heads()));
+    }
+}
+
+/// The keys of Mamba2.
+fn mamba2_keys(keys: &mut Keys, model: &Model, state: i64) {
+    let short_conv = model.short_conv();
+    // The class reads only this key, never the `b` of `canon_set`, and then expects no bias.
+    keys.insert("noconv1d", Value::Bool(!short_conv));
+    keys.insert("use_conv_bias", Value::Bool(short_conv));
+    keys.insert("num_heads", int(model.heads()));
+    keys.insert("head_dim", int(2 * model.dim / model.heads()));
+    keys.insert("state_size", int(state));
+    keys.insert("n_groups", int(1));
+    keys.insert("expand", int(2));
+    keys.insert("conv_kernel", int(4));
+    keys.insert("use_bias", Value::Bool(false));
+    keys.insert("hidden_act", text("silu"));
+    keys.insert("rms_norm", Value::Bool(true));
+    keys.insert("residual_in_fp32", Value::Bool(false));
+    keys.insert("layer_norm_epsilon", float(model.norm_eps));
+    keys.insert("initializer_range", float(decimal("0.1")));
+    let limit = ["0.0", "Infinity"].map(|n| node(Value::Number(n.to_owned())));
+    keys.insert("time_step_limit", Value::List(limit.to_vec()));
+    keys.insert("mlp_type", model.hidden.map_or(Value::Null, |_| text("mlp10")));
 }

@@ -1,8 +1,6 @@
-//! Writes a `.pth` file in the layout of `torch.save`.
+//! Writes a `.pth` file that stock `torch.load(weights_only=True)` reads: a zip archive in the layout of `torch.save`.
 //!
-//! In: names, shapes and values in pieces. Out: a zip archive that stock `torch.load(weights_only=True)` reads. Must
-//! stay true: only opcodes and names that our own reader accepts; data begins at multiples of 64 bytes; memory is
-//! bounded by a piece.
+//! Data begins at multiples of 64 bytes; memory is bounded by a piece.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write};

@@ -1,8 +1,8 @@
 //! Reads zip archives, but only those that PyTorch writes.
 //!
-//! In: a file. Out: the place of each entry in it. Must stay true: entries are stored, never compressed, so nothing can
-//! grow; local headers repeat the central directory; entries do not overlap, leave the file, or hide bytes between
-//! them; names stay below one folder; contents match their checksum; counts and sizes are bounded before they are read.
+//! Entries are stored, never compressed, so nothing can grow; local headers repeat the central directory; entries do not
+//! overlap, leave the file, or hide bytes between them; names stay below one folder; contents match their checksum; counts
+//! and sizes are bounded before they are read.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! Names of tensors in the generated module: ours, in the form that PyTorch's modules give theirs.
 //!
-//! In: parameters. Out: a name each: the attributes of its instances, then `weight` or `bias`; a raw `param` is an
-//! attribute itself. Must stay true: different paths have different names; a name is a function of its path and of
-//! whether other paths continue it, so a layer's class and the whole model agree.
+//! They are the attributes of instances, then `weight` or `bias`; a raw `param` is an attribute itself. A name is a
+//! function of its path and of whether other paths continue it, so a layer's class and the whole model agree.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,4 @@
-//! Fields without a key in Lingua's trainer.
-//!
-//! In: an experiment, or the trainer's keys. Out: an error if Lingua could not train it, or the values of such fields
-//! that follow from keys. Must stay true: a value that its configuration cannot express is refused by name, never left
+//! Fields without a key in Lingua's trainer. A value that its configuration cannot express is refused by name, never left
 //! out.
 
 use lab::experiment::Experiment;
@@ -9,6 +6,7 @@ use lab::experiment::Experiment;
 use super::cannot;
 use crate::ForeignError;
 use crate::config::Keys;
+use crate::messages::lingua as messages;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
 const FIXED: [(&str, &str, &str); 15] = [
@@ -44,8 +42,8 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
     if held("data.shuffle_buffer")
         != held("lingua.prefetch_size").map(|n| n * experiment.batch.sequences)
     {
-        let why = "its buffer has lingua.prefetch_size times batch.sequences windows";
-        return Err(cannot(experiment, "data.shuffle_buffer", why));
+        let reason = "its buffer has lingua.prefetch_size times batch.sequences windows";
+        return Err(cannot(experiment, "data.shuffle_buffer", reason));
     }
     Ok(())
 }
@@ -59,7 +57,7 @@ pub(super) fn shuffle(
     let (batches, sequences) = (keys.int_or(key, 64)?, keys.int_or("data.batch_size", 2)?);
     let windows = batches.checked_mul(sequences).filter(|windows| *windows > 0);
     let Some(windows) = windows else {
-        return Err(keys.refuse(key, "and no buffer has that many batches", "check its value"));
+        return Err(messages::size_of_buffer(keys));
     };
     set("data.shuffle", "\"buffer\"".to_owned());
     set("data.shuffle_buffer", windows.to_string());

@@ -1,8 +1,4 @@
 //! The release's 48 Hugging Face configurations, and other keys that a configuration may have.
-//!
-//! In: `recipes/published/data/hf_configs.json`, values as released. Must stay true: each gives the graph of its
-//! committed arch; a key with its class's neutral value is accepted and listed, with another value refused; a key must
-//! be present if the published class would build another model without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -250,7 +246,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
-        came: None,
+        imported_text: None,
     };
     export::write(&request, out).map_err(|error| error.to_string())
 }

@@ -43,7 +43,7 @@ fn release(name: &str) -> tempfile::TempDir {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
-        came: None,
+        imported_text: None,
     };
     export::write(&request, &place.path().join("hf")).unwrap();
     fs::rename(place.path().join("hf/config.json"), place.path().join("config.json")).unwrap();

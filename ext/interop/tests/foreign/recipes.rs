@@ -1,7 +1,4 @@
 //! The release's 64 recipes as YAML: imported, exported and imported again.
-//!
-//! In: the published keys (recipes/published/data/recipes.tsv). Must stay true: tokens, steps and parameter counts are
-//! the published ones; export and import keep every field; the second import takes the number of devices from the keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -107,7 +104,7 @@ fn export(imported: &Imported, experiment: &Experiment, to: To, out: &Path) {
         gpus_per_node: 8,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
-        came: None,
+        imported_text: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -215,7 +212,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             gpus_per_node: 8,
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
-            came: None,
+            imported_text: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();
@@ -271,7 +268,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             gpus_per_node: 8,
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
-            came: None,
+            imported_text: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();

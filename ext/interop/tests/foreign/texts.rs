@@ -1,7 +1,4 @@
-//! JSON and YAML as other programs write them.
-//!
-//! In: texts, good and bad. Must stay true: texts that two readers could read differently, texts that could name code,
-//! and duplicate keys are refused with their line; written texts read back.
+//! JSON and YAML as other programs write them, good and bad.
 
 use interop::{json, yaml};
 

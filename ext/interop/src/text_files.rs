@@ -1,18 +1,14 @@
-//! Files beside weights that decide how a model reads and writes text: tokenizer, chat template, settings of generation.
-//!
-//! In: the folder and configuration of another program's model; a folder that `canonc import` wrote. Out: the files that
-//! an import copies and those that it leaves out; what the record of an import says about texts. Must stay true: a file
-//! is copied byte for byte; a record speaks only for the weights in its own folder.
+//! The files beside weights that decide how a model reads and writes text: tokenizer, chat template, settings of
+//! generation.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dsl::Decimal;
 
 use super::config::{Keys, number};
-use super::lay::LeftOut;
 use super::node::{Node, Value};
 use super::store::ReadFile;
-use super::{ForeignError, shown};
+use super::{ForeignError, LeftOut};
 
 /// The tokenizer.
 pub const TOKENIZER: &str = "tokenizer.json";
@@ -22,9 +18,6 @@ pub const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
 pub const TEMPLATE: &str = "chat_template.jinja";
 /// The tokens that end a text, and settings of sampling.
 pub const GENERATION: &str = "generation_config.json";
-/// The record of an import.
-pub const RECORD: &str = "import.toml";
-
 /// What an import copies.
 const COPIED: [&str; 4] = [TOKENIZER, TOKENIZER_CONFIG, TEMPLATE, GENERATION];
 /// Other forms of the same things, which are not read.
@@ -40,9 +33,9 @@ const OTHER: [&str; 7] = [
 /// Published tokenizers have up to 30 MB.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// A file that an import copies.
+/// A file that an import copies, byte for byte.
 #[derive(Clone, Debug)]
-pub struct Copied {
+pub struct CopiedFile {
     /// Its name in both folders.
     pub name: &'static str,
     /// Its bytes.
@@ -52,7 +45,7 @@ pub struct Copied {
 }
 
 /// The files of a folder that an import copies, and those that it leaves out.
-pub fn of_folder(folder: &Path) -> Result<(Vec<Copied>, Vec<LeftOut>), ForeignError> {
+pub fn in_folder(folder: &Path) -> Result<(Vec<CopiedFile>, Vec<LeftOut>), ForeignError> {
     let mut copied = Vec::new();
     for name in COPIED {
         let path = folder.join(name);
@@ -61,20 +54,20 @@ pub fn of_folder(folder: &Path) -> Result<(Vec<Copied>, Vec<LeftOut>), ForeignEr
         }
         let bytes = disk::read(&path, MOST_BYTES).map_err(|e| ForeignError::read(&path, &e))?;
         let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
-        copied.push(Copied { name, bytes, read: ReadFile { path, bytes: length, digest } });
+        copied.push(CopiedFile { name, bytes, read: ReadFile { path, bytes: length, digest } });
     }
-    let why = match copied.iter().any(|file| file.name == TOKENIZER) {
+    let reason = match copied.iter().any(|file| file.name == TOKENIZER) {
         true => format!("{TOKENIZER} and {TOKENIZER_CONFIG} are used instead"),
         false => format!("only a {TOKENIZER} is used"),
     };
     let other = OTHER.into_iter().filter(|name| folder.join(name).is_file());
-    let left = other.map(|name| LeftOut { name: name.to_owned(), why: why.clone() });
-    Ok((copied, left.collect()))
+    let left_out = other.map(|name| LeftOut { name: name.to_owned(), why: reason.clone() });
+    Ok((copied, left_out.collect()))
 }
 
 /// What a configuration says about texts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Texts {
+pub struct TextSettings {
     /// Most tokens of a text, and the key that says so.
     pub context: Option<(u64, String)>,
     /// The token that begins a text.
@@ -83,9 +76,9 @@ pub struct Texts {
     pub ends: Vec<u32>,
 }
 
-impl Texts {
+impl TextSettings {
     /// What the keys of a `config.json` or `params.json` say. A length of 0 or less is none, and so is an id below 0.
-    pub fn of(keys: &Keys<'_>, name: &str) -> Result<Texts, ForeignError> {
+    pub fn of(keys: &Keys<'_>, name: &str) -> Result<TextSettings, ForeignError> {
         let mut context = None;
         for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
             let wrong = || keys.wrong(key, "a number of tokens");
@@ -115,10 +108,10 @@ impl Texts {
             Ok(ids.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
         };
         let bos: Vec<u32> = ids("bos_token_id")?;
-        Ok(Texts { context, bos: bos.first().copied(), ends: ids("eos_token_id")? })
+        Ok(TextSettings { context, bos: bos.first().copied(), ends: ids("eos_token_id")? })
     }
 
-    /// The lines of a record.
+    /// The lines of the record of an import.
     pub(super) fn lines(&self) -> String {
         let mut table = toml::Table::new();
         if let Some((length, from)) = &self.context {
@@ -136,79 +129,20 @@ impl Texts {
     }
 }
 
-/// The record of an import, and its folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The folder with the weights and the copied files.
-    pub folder: PathBuf,
-    /// What the configuration said about texts.
-    pub texts: Texts,
-    /// The arch that was imported, if it is still there.
-    pub arch: Option<PathBuf>,
-    /// The digest of its graph, with its constants.
-    pub graph: Option<String>,
-}
-
-impl Record {
-    /// The record beside a file of imported weights, or in a folder with them.
-    pub fn beside(weights: &Path) -> Result<Option<Record>, ForeignError> {
-        let folder = match weights.is_dir() {
-            true => weights,
-            false if weights.file_name().is_some_and(|name| name == super::import::IMPORTED) => {
-                weights.parent().unwrap_or(Path::new(""))
-            }
-            false => return Ok(None),
-        };
-        let path = folder.join(RECORD);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let text = disk::read_text(&path, disk::TEXT).map_err(|e| ForeignError::read(&path, &e))?;
-        let wrong = |why: String| {
-            let help = "`canonc import` writes it again";
-            ForeignError::new(
-                shown(&path),
-                format!("it is not the record of an import: {why}"),
-                help,
-            )
-        };
-        let table: toml::Table =
-            toml::from_str(&text).map_err(|e| wrong(e.message().to_owned()))?;
-        let id = |value: &toml::Value| value.as_integer().and_then(|id| u32::try_from(id).ok());
-        let ends = table.get("eos_token_id").and_then(toml::Value::as_array);
-        let length = table.get("context").map(|value| {
-            let length = value.as_integer().filter(|length| *length > 0);
-            length.ok_or_else(|| wrong("`context` is not a number of tokens".to_owned()))
-        });
-        let from = table.get("context_from").and_then(toml::Value::as_str);
-        let from = from.unwrap_or(RECORD).to_owned();
-        let texts = Texts {
-            context: length.transpose()?.map(|length| (length as u64, from)),
-            bos: table.get("bos_token_id").and_then(id),
-            ends: ends.into_iter().flatten().filter_map(id).collect(),
-        };
-        let arch = table.get("arch").and_then(toml::Value::as_str);
-        let arch = arch.map(|name| super::import::arch_of(folder, name));
-        let arch = arch.filter(|path| path.is_file());
-        let graph = table.get("graph").and_then(toml::Value::as_str).map(str::to_owned);
-        Ok(Some(Record { folder: folder.to_owned(), texts, arch, graph }))
-    }
-}
-
-/// What came with imported weights, for an export of them.
+/// What an import brought along with weights, for an export of them.
 #[derive(Clone, Debug, Default)]
-pub struct Came {
+pub struct ImportedText {
     /// What their configuration said about texts.
-    pub texts: Texts,
+    pub settings: TextSettings,
     /// Files that are written as they are, with their names.
     pub files: Vec<(&'static str, String)>,
 }
 
-impl Came {
+impl ImportedText {
     /// The text of a file.
     pub(super) fn file(&self, name: &str) -> Option<&str> {
-        let found = self.files.iter().find(|(known, _)| *known == name);
-        found.map(|(_, text)| text.as_str())
+        let file = self.files.iter().find(|(known, _)| *known == name);
+        file.map(|(_, text)| text.as_str())
     }
 }
 
@@ -232,33 +166,8 @@ mod tests {
             (r#"{"max_position_embeddings": 281474976710656}"#, "max_position_embeddings"),
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();
-            let error = Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            let error = TextSettings::of(&Keys::new("config.json", &root).unwrap(), "config.json");
             assert!(error.unwrap_err().message.starts_with(&format!("`{key}` is ")), "{config}");
-        }
-    }
-
-    #[test]
-    fn a_record_gives_back_what_a_configuration_says() {
-        for (config, length) in [
-            (r#"{"max_position_embeddings": 512, "bos_token_id": 1, "eos_token_id": [2, 3]}"#, 512),
-            (r#"{"data": {"seq_len": 64}, "model": {"max_seqlen": -1}, "eos_token_id": 2}"#, 64),
-            (r#"{"max_position_embeddings": null, "bos_token_id": null}"#, 0),
-            (r#"{"max_position_embeddings": 4096.0, "eos_token_id": 2.0}"#, 4096),
-            (r#"{"max_position_embeddings": -1, "bos_token_id": -1, "eos_token_id": [-1, 3]}"#, 0),
-        ] {
-            let root = json::read("config.json", config.as_bytes()).unwrap();
-            let texts =
-                Texts::of(&Keys::new("config.json", &root).unwrap(), "config.json").unwrap();
-            assert_eq!(texts.context.as_ref().map_or(0, |(length, _)| *length), length);
-            let place = tempfile::tempdir().unwrap();
-            let weights = place.path().join("weights.safetensors");
-            assert_eq!(Record::beside(&weights), Ok(None));
-            std::fs::write(place.path().join(RECORD), texts.lines()).unwrap();
-            for path in [weights.as_path(), place.path()] {
-                assert_eq!(Record::beside(path).unwrap().unwrap().texts, texts);
-            }
-            // Other weights in the same folder are not the imported ones.
-            assert_eq!(Record::beside(&place.path().join("model.safetensors")), Ok(None));
         }
     }
 }
