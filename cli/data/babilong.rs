@@ -1,8 +1,4 @@
-//! `canonc data babilong`: questions of a Babilong task, in the prompts of a user's own checkout.
-//!
-//! In: the checkout's prompt files and JSON lines of contexts with questions. Out: JSON lines of prompts, which
-//! `canonc answer` takes. Must stay true: the words of the prompts come from the checkout alone; a checkout with other
-//! prompts than the published ones is refused.
+//! `canonc data babilong`: questions of a Babilong task, in the prompts of a user's own checkout, for `canonc answer`.
 
 use data::babilong::{Prompts, Set};
 use disk::{TEXT, read_text};

@@ -1,6 +1,6 @@
-//! In: the prompt file of a user's own Babilong checkout, a context and a question. Out: the prompt, filled as in the
-//! published experiments. Must stay true: this crate never holds the prompts' words, only their digests, so it notices
-//! a checkout of another version.
+//! Babilong's prompts, read from a user's own checkout and filled as in the published experiments, and the rule by which an
+//! answer is right. The prompts' words may not be distributed: only their digests are here, so a checkout of another
+//! version is noticed.
 
 mod python;
 

@@ -1,5 +1,5 @@
-//! In: the text of a Python file. Out: the strings and dictionaries of strings that it assigns to names. Must stay
-//! true: no code runs; only assignments of literals are read; the time is linear in the text's length.
+//! The strings and dictionaries of strings that the text of a Python file assigns to names. No code runs: only assignments
+//! of literals are read, in time linear in the text's length.
 
 use std::collections::BTreeMap;
 
