@@ -8,12 +8,13 @@ use disk::SMALL;
 use lab::comparison::{Comparison, Stop};
 use lab::experiment::Experiment;
 use lab::lock::Lock;
-use records::run::{Paths, read_lock};
+use records::run::Paths;
 use records::verify::{Report, Subject};
 
-use crate::fail::{Exit, Failure, shown};
-use crate::found::{Found, folders};
-use crate::{claims, locks};
+use crate::claims;
+use crate::fail::{Failure, shown};
+use crate::finished_runs::{FinishedRuns, folders};
+use crate::workspace::{LOCKFILES, lock_at};
 
 /// Files that `canonc compare` writes beside the runs, each with a member of its lines if it has lines.
 const FILES: [(&str, Option<&str>); 4] = [
@@ -44,8 +45,7 @@ struct Held {
 
 /// The lock of one experiment at this path, if there is a readable one.
 fn experiment_at(path: &Path) -> Option<Experiment> {
-    let text = disk::read_text(path, SMALL).ok()?;
-    match read_lock(&shown(path), &text).ok()? {
+    match lock_at(path)? {
         Lock::Experiment(experiment) => Some(experiment),
         Lock::Comparison(_) | Lock::Arch(_) => None,
     }
@@ -59,9 +59,8 @@ impl Folder {
         if Paths::new(&path).lock().is_file() {
             return None;
         }
-        let lock = Path::new(locks::FOLDER).join(format!("{name}.lock"));
-        let text = disk::read_text(&lock, SMALL).ok();
-        let locked = text.and_then(|text| match read_lock(&shown(&lock), &text).ok()? {
+        let lock = Path::new(LOCKFILES).join(format!("{name}.lock"));
+        let locked = lock_at(&lock).and_then(|lock| match lock {
             Lock::Comparison(comparison) => Some(comparison),
             Lock::Experiment(_) | Lock::Arch(_) => None,
         });
@@ -168,7 +167,7 @@ impl Folder {
         {
             faults.push(format!(
                 "folder {name} holds run {held_text}, but {}/{}.lock has {} under that name",
-                locks::FOLDER,
+                LOCKFILES,
                 self.name,
                 said(&run.experiment)
             ));
@@ -207,9 +206,9 @@ impl Folder {
     fn missing(&self) -> Vec<String> {
         let runs = self.runs();
         // A run of another comparison is used where it was trained.
-        let found = Found::under(self.path.parent().unwrap_or(Path::new("")));
+        let finished = FinishedRuns::under(self.path.parent().unwrap_or(Path::new("")));
         let is_there = |name: &str, experiment: &Experiment| {
-            runs.iter().any(|run| run == name) || found.finished(experiment).is_some()
+            runs.iter().any(|run| run == name) || finished.of(experiment).is_some()
         };
         let mut missing = BTreeMap::new();
         for name in self.locks() {
@@ -239,9 +238,7 @@ impl Folder {
                 missing.entry(run.name.clone()).or_insert_with(|| {
                     format!(
                         "run {} is missing: {}/{}.lock has it, and its results were shown",
-                        run.name,
-                        locks::FOLDER,
-                        self.name
+                        run.name, LOCKFILES, self.name
                     )
                 });
             }
@@ -331,8 +328,8 @@ impl Folders {
 pub fn refuse_others(run: &Path) -> Result<(), Failure> {
     let faults = Folders::default().faults_of(run, false);
     let Some(fault) = faults.into_iter().next() else { return Ok(()) };
-    let failure = Failure::bad_input(fault);
-    Err(Failure { exit: Exit::Finding, ..failure }.at(shown(run)).help(
+    let failure = Failure::finding(fault);
+    Err(failure.at(shown(run)).help(
         "restore the run's own folder from a copy, or move this one away, and `canonc compare` trains it again",
     ))
 }

@@ -1,8 +1,7 @@
 //! A canonc command run by another: `demo` runs `compare`, `compare` runs `run`.
 //!
-//! In: the command's words, and the flag that a signal raises. Out: how it ended. Must stay true: a signal sent only to
-//! the outer process reaches the inner one, which then ends as usual, with a checkpoint; a signal sent to both
-//! (Ctrl-C at a terminal) counts once in the inner one.
+//! A signal sent only to the outer process reaches the inner one, which then ends as usual, with a checkpoint. A signal
+//! sent to both (Ctrl-C at a terminal) counts once in the inner one.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -23,7 +22,7 @@ pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
-        if carry_out(&words, None, &stop)? == Exit::Interrupted {
+        if run_canonc(&words, None, &stop)? == Exit::Interrupted {
             output::note(&format!("interrupted; `{again}` continues from there"));
             return Ok(Exit::Interrupted);
         }
@@ -33,7 +32,7 @@ pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
 
 /// Runs a command and returns its own exit code. The command has printed its own errors. If other commands run at the
 /// same time, each line of its output starts with its name.
-pub fn carry_out(
+pub fn run_canonc(
     words: &[OsString],
     name: Option<&str>,
     stop: &AtomicBool,

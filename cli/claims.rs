@@ -1,8 +1,7 @@
 //! Claims of workers on the runs of a comparison, in a folder that all of them see.
 //!
-//! In: a folder, a run's name. Out: the claim, or who else has it. Must stay true: two workers never hold a claim on one
-//! run; a claim is the file with the highest number, and only creating the next number, which one worker can do, takes it
-//! over; it may be taken over only after its holder was silent for the whole lease, by the clock of the file system.
+//! A claim is the file with the highest number. Only creating the next number takes it over, which one worker can do, and
+//! only after its holder was silent for the whole lease, by the clock of the file system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -25,13 +24,13 @@ pub struct Claim {
     beat: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
-/// What came of asking for a run.
+/// Result of asking for a run.
 #[derive(Debug)]
-pub enum Asked {
-    /// It is ours.
-    Ours(Claim),
-    /// This worker trains it.
-    Theirs(String),
+pub enum ClaimOutcome {
+    /// This worker may train it.
+    Claimed(Claim),
+    /// The worker of this name trains it.
+    Held(String),
 }
 
 /// Claims a run. `lost` is called if another worker takes the claim over, since this one was silent.
@@ -40,7 +39,7 @@ pub fn claim(
     run: &str,
     lease: Duration,
     lost: impl Fn() + Send + 'static,
-) -> Result<Asked, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     let claims = folder.join(FOLDER);
     let failed = |error: std::io::Error| Failure::cannot_write(&claims, &error);
     fs::create_dir_all(&claims).map_err(failed)?;
@@ -49,7 +48,7 @@ pub fn claim(
         if latest > 0
             && let Some(holder) = holder(&claims, run, latest, lease).map_err(failed)?
         {
-            return Ok(Asked::Theirs(holder));
+            return Ok(ClaimOutcome::Held(holder));
         }
         let number = latest + 1;
         let path = path(&claims, run, number);
@@ -62,7 +61,12 @@ pub fn claim(
                     keep(&at, &name, number, lease, &ended, &lost);
                 });
                 let run = run.to_owned();
-                return Ok(Asked::Ours(Claim { claims, run, number, beat: Some((end, beat)) }));
+                return Ok(ClaimOutcome::Claimed(Claim {
+                    claims,
+                    run,
+                    number,
+                    beat: Some((end, beat)),
+                }));
             }
             // Another worker was faster.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -164,8 +168,8 @@ mod tests {
 
     fn ask(folder: &Path, run: &str, lease: Duration) -> Option<Claim> {
         match claim(folder, run, lease, || {}).unwrap() {
-            Asked::Ours(claim) => Some(claim),
-            Asked::Theirs(_) => None,
+            ClaimOutcome::Claimed(claim) => Some(claim),
+            ClaimOutcome::Held(_) => None,
         }
     }
 
@@ -206,7 +210,8 @@ mod tests {
         // The claim of a worker that sleeps is taken over; it hears of that when it wakes.
         let (say, said) = channel();
         let lost = move || say.send(()).unwrap();
-        let Asked::Ours(slow) = claim(folder.path(), "a", Duration::from_millis(40), lost).unwrap()
+        let ClaimOutcome::Claimed(slow) =
+            claim(folder.path(), "a", Duration::from_millis(40), lost).unwrap()
         else {
             panic!("nobody else asked");
         };

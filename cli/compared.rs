@@ -1,7 +1,6 @@
-//! The combined results of a comparison's finished runs, for the table and the page.
+//! The results of a comparison's finished runs, for the table and the page.
 //!
-//! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading of its verdict.
-//! Must stay true: nothing is run; an incomplete run, or one of another lock, gives no curve.
+//! An incomplete run, or one of another lock, gives no curve.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,27 +9,29 @@ use compiler::digest::Digest;
 use lab::comparison::{Comparison, Role, Run};
 use lab::experiment::Experiment;
 use lab::field::TABLE;
-use report::compare::{self, Arm, Facts, Proof};
-use report::page::Heading;
+use lab::verdict;
+use report::compare::{self, Arm, Proved};
+use report::page::{self, Heading, Part, Report};
+use report::scores::Scores;
 
-use crate::build::change;
-use crate::fail::{Exit, Failure};
-use crate::found::Found;
-use crate::runs::failure;
+use crate::fail::{Failure, shown};
+use crate::files;
+use crate::finished_runs::FinishedRuns;
+use crate::workspace::LOCKFILES;
 
 /// The curves of every run, by arm and point of the grid.
 pub fn compared(
     comparison: &Comparison,
     runs: &[&Run],
     folder: &Path,
-    found: &Found,
+    finished: &FinishedRuns,
 ) -> Result<compare::Comparison, Failure> {
     let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
     let mut points = vec![String::new(); count];
     let mut arms: Vec<Arm> = Vec::new();
     for run in runs {
-        let place = found.place(folder, &run.experiment)?;
-        let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
+        let place = finished.folder(folder, &run.experiment)?;
+        let mut curves = compare::read(&place, &run.experiment)?;
         curves.timed_in(&place, folder);
         let read = compare::Run { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
@@ -68,15 +69,16 @@ pub fn same_data(runs: &[&Run], compared: &compare::Comparison) -> Result<(), Fa
         if let Some(at) = batches.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) {
             let digest =
                 |of: &[Digest]| of.get(at).map(|digest| digest.short()).unwrap_or_default();
-            let failure = Failure::bad_input(format!(
+            let failure = Failure::finding(format!(
                 "the locks of `{name}` and `{other}` read the same data, but their logs differ: at step {}, batch {} \
                  and {}",
                 at + 1,
                 digest(batches),
                 digest(theirs)
             ));
-            return Err(Failure { exit: Exit::Finding, ..failure }
-                .help("`canonc verify` on both finds the log that does not match its lock"));
+            return Err(
+                failure.help("`canonc verify` on both finds the log that does not match its lock")
+            );
         }
         if batches.len() > theirs.len() {
             data.insert(key, (name, batches));
@@ -104,8 +106,12 @@ pub fn arm_of(run: &Run) -> String {
 }
 
 /// The folders of these runs.
-pub fn places(runs: &[&Run], folder: &Path, found: &Found) -> Result<Vec<PathBuf>, Failure> {
-    runs.iter().map(|run| found.place(folder, &run.experiment)).collect()
+pub fn run_folders(
+    runs: &[&Run],
+    folder: &Path,
+    finished: &FinishedRuns,
+) -> Result<Vec<PathBuf>, Failure> {
+    runs.iter().map(|run| finished.folder(folder, &run.experiment)).collect()
 }
 
 /// A run's point in the grid: `optimizer.lr 0.003`.
@@ -137,4 +143,72 @@ pub fn heading(comparison: &Comparison, facts: &Facts) -> Heading {
         lock_id: comparison.id().to_string(),
         notes,
     }
+}
+
+/// One difference in one line: its path, both values, and any note.
+pub fn change(change: &verdict::Change) -> String {
+    let verdict::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    let text = format!("{path} {} → {} {note}", side(a), side(b));
+    text.trim_end().to_owned()
+}
+
+/// Other locks and finished seeds of the arms; `dir` is the folder of runs.
+pub fn siblings(
+    comparison: &Comparison,
+    compared: &compare::Comparison,
+    dir: &Path,
+    places: &[PathBuf],
+) -> compare::Siblings {
+    let locks = Path::new(LOCKFILES);
+    compare::siblings(comparison, locks, dir, places, compared.used_seeds())
+}
+
+/// The HTML file to write of a comparison, from curves that have been read.
+pub fn page(
+    locked: &Comparison,
+    compared: &compare::Comparison,
+    runs: &[&lab::comparison::Run],
+    folder: &Path,
+    finished: &FinishedRuns,
+) -> Result<String, Failure> {
+    let parts = vec![part(locked, compared, runs, folder, finished)?];
+    page::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
+}
+
+/// The part of a page that shows a comparison.
+pub fn part(
+    locked: &Comparison,
+    compared: &compare::Comparison,
+    due: &[&lab::comparison::Run],
+    folder: &Path,
+    finished: &FinishedRuns,
+) -> Result<Part, Failure> {
+    let mut runs = Vec::new();
+    for run in due {
+        let place = finished.folder(folder, &run.experiment)?;
+        let logged = page::read(&place, &run.experiment);
+        runs.push(page::Run {
+            name: run.experiment.name.clone(),
+            arm: arm_of(run),
+            role: Some(run.role),
+            seed: run.seed,
+            point: run.point,
+            at: compared.points.get(run.point).cloned().unwrap_or_default(),
+            experiment: run.experiment.clone(),
+            folder: place.clone(),
+            logged: logged?,
+        });
+    }
+    let entries = locked.treatment.keys().map(|arm| (arm.clone(), locked.entries(arm))).collect();
+    Ok(Part::new(heading(locked, compared), compared, entries, runs))
+}
+
+/// A result of `canonc eval`.
+pub fn scores(path: &Path) -> Result<Scores, Failure> {
+    let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    Scores::parse(&text).map_err(|why| {
+        Failure::bad_input(format!("`{}` is not a result of `canonc eval`: {why}", shown(path)))
+            .help("write one with `canonc eval MODEL --suite SUITE --out FILE`")
+    })
 }

@@ -1,14 +1,14 @@
-//! Why a command stops, and its exit code.
-//!
-//! In: words. Out: one error type for the whole command line, and its text: message, place, help.
-//! Must stay true: the exit codes are those of the help text (0 fine, 1 finding, 2 bad input or
-//! usage, 3 this machine cannot, 75 interrupted with a good checkpoint); a message has no trailing
-//! period and names the thing that was asked for; nothing is printed here.
+//! Why a command stops: the one error type of the command line, its exit code and its text.
 
 use std::io;
 use std::path::Path;
 
-use crate::output::{disturbs, inline};
+use data::DataError;
+use interop::ForeignError;
+use records::run::{RunError, RunErrorKind};
+use suite::SuiteError;
+
+use crate::clean::{disturbs, inline};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +69,11 @@ impl Failure {
         Failure { exit: Exit::Machine, ..Failure::bad_input(message) }
     }
 
+    /// A drift, a confound or a mismatch.
+    pub fn finding(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+    }
+
     /// Ends the command without another message: diagnostics have been shown.
     pub fn shown(exit: Exit) -> Failure {
         Failure { exit, message: None, place: None, help: Vec::new() }
@@ -112,6 +117,45 @@ impl Failure {
             text += &format!("  = help: {}\n", inline(help));
         }
         text
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        let RunError { kind, message, help } = error;
+        let exit = match kind {
+            RunErrorKind::Finding => Exit::Finding,
+            RunErrorKind::Input => Exit::BadInput,
+            RunErrorKind::Machine => Exit::Machine,
+        };
+        Failure { exit, ..Failure::bad_input(message).help(help) }
+    }
+}
+
+impl From<DataError> for Failure {
+    fn from(error: DataError) -> Failure {
+        let DataError { message, help, machine: _ } = error;
+        let failure = Failure::bad_input(message);
+        if help.is_empty() { failure } else { failure.help(help) }
+    }
+}
+
+impl From<ForeignError> for Failure {
+    fn from(error: ForeignError) -> Failure {
+        let ForeignError { place, message, help, machine } = error;
+        let failure = match machine {
+            true => Failure::machine(message),
+            false => Failure::bad_input(message),
+        };
+        let failure = failure.at(place);
+        if help.is_empty() { failure } else { failure.help(help) }
+    }
+}
+
+impl From<SuiteError> for Failure {
+    fn from(error: SuiteError) -> Failure {
+        let SuiteError { place, message, help } = error;
+        Failure::bad_input(message).at(place).help(help)
     }
 }
 

@@ -1,16 +1,10 @@
-//! Finds files, and replaces them so that no file is ever half written.
-//!
-//! In: paths a person typed. Out: the `.canon` files under them in a fixed order; files with new
-//! contents. Must stay true: a file is replaced by renaming a complete one over it, keeps its
-//! permissions, and is left alone if it is read-only; folder links are not followed, so a search
-//! ends; the order does not depend on the file system.
+//! Finds `.canon` files, in an order that does not depend on the file system, and replaces files so that none is ever half
+//! written.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-use interop::record::RECORD;
 
 use crate::fail::{Failure, shown};
 
@@ -161,17 +155,4 @@ pub fn replace_with<T>(
         Ok(written)
     });
     replaced.map_err(cannot)?
-}
-
-/// Hugging Face's configuration.
-pub const CONFIG: &str = "config.json";
-/// A release of Lingua's.
-pub const PARAMS: &str = "params.json";
-/// The arch that `canonc export` writes into a folder.
-pub const ARCH: &str = "arch.canon";
-
-/// Whether a folder contains a model of another program, or one that canonc exported or imported.
-pub fn is_foreign(folder: &Path) -> bool {
-    let has = |name: &str| folder.join(name).is_file();
-    folder.is_dir() && !has("lock") && [CONFIG, PARAMS, ARCH, RECORD].into_iter().any(has)
 }

@@ -13,14 +13,13 @@ use records::job::evaluations;
 use records::overlap::Share;
 use records::progress::span;
 use report::compare;
-use report::statistics::Noise;
-use report::statistics::plan;
+use report::statistics::{Noise, plan};
 use serde::{Deserialize, Serialize};
 use tasks::metric::EXACT_MATCH;
 use tasks::task::InTraining;
 
-use crate::plan::{Source, measured, wanted};
-use crate::{output, shown};
+use crate::noise::{Source, measured, wanted};
+use crate::{documents, output, overlap};
 
 /// What a dry run finds out, as `canonc run --dry-run --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -292,12 +291,12 @@ fn grouped<'a, K: PartialEq>(
 }
 
 fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
-    let kind = |run: &Due<'_>| shown::in_training(run.experiment);
+    let kind = |run: &Due<'_>| overlap::in_training(run.experiment);
     if runs.iter().any(|run| kind(run) == InTraining::ByDesign) {
         return vec![Questions::ByDesign];
     }
     let windows = |experiment: &Experiment| {
-        let is_counted = shown::in_training(experiment) == InTraining::ByChance;
+        let is_counted = overlap::in_training(experiment) == InTraining::ByChance;
         is_counted.then(|| records::overlap::windows_of(experiment).to_string())
     };
     let groups = grouped(runs, windows);
@@ -307,7 +306,7 @@ fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        all.push(match shown::counted(experiment, windows, MOST_TOKENS) {
+        all.push(match overlap::counted(experiment, windows, MOST_TOKENS) {
             Ok(counted) => {
                 let Share { questions, shown } = counted.share(EXACT_MATCH);
                 let compare::Counted { windows, of_windows, .. } = counted;
@@ -404,7 +403,7 @@ fn dry_run(experiment: &Experiment, data: Option<&Path>) -> Result<RunEstimate, 
     if let Some(ranks) = experiment.platform.devices.filter(|devices| *devices > 1) {
         command.args(["--ranks", &ranks.to_string()]);
     }
-    if let Some(data) = data.filter(|_| crate::runs::reads_documents(experiment)) {
+    if let Some(data) = data.filter(|_| documents::trains_on(experiment)) {
         command.arg("--data").arg(data);
     }
     let ended = command.stdin(Stdio::null()).output().map_err(cannot)?;
@@ -440,6 +439,19 @@ fn seeds(comparison: &Comparison, dir: &Path) -> Option<Seeds> {
     });
     let metric = compare::metric_name(&analysis.primary).to_owned();
     Some(Seeds { metric, noise, noise_from, power: POWER, listed, smallest, margin })
+}
+
+/// A warning for an experiment in which no step changes a weight.
+pub fn learns_nothing(experiment: &Experiment) -> Option<String> {
+    if records::job::learns(experiment) {
+        return None;
+    }
+    let steps = output::counted(experiment.budget.steps, "step");
+    Some(format!(
+        "warning: {}: the learning rate is 0 at every one of {steps}, so nothing is learned; lower \
+         schedule.warmup, raise the budget or optimizer.lr",
+        experiment.name
+    ))
 }
 
 impl Forecast {

@@ -1,7 +1,6 @@
 //! A model in a folder of another program, or in one that `canonc export` or `canonc import` wrote.
 //!
-//! A folder is read as by `canonc import`, and nothing is written; what is in the folder of weights speaks only for those
-//! weights.
+//! A folder is read as by `canonc import`, without writing anything.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +12,8 @@ use interop::record::{ImportRecord, RECORD};
 use interop::text_files::TextSettings;
 
 use crate::fail::{Failure, shown};
-use crate::files::{ARCH, CONFIG, PARAMS, is_foreign};
-use crate::{files, import, load};
+use crate::workspace::{ARCH, CONFIG, PARAMS, is_model};
+use crate::{files, load};
 
 /// A model that a folder contains.
 #[derive(Debug)]
@@ -37,12 +36,12 @@ pub fn own_arch(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     if exported.is_file() {
         return Ok(Some(exported));
     }
-    Ok(ImportRecord::beside(folder).map_err(import::failure)?.and_then(|record| record.arch))
+    Ok(Record::beside(folder)?.and_then(|record| record.arch))
 }
 
 /// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
 pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failure> {
-    if !is_foreign(folder) {
+    if !is_model(folder) {
         return Ok(None);
     }
     if let Some(own) = own_arch(folder)? {
@@ -60,8 +59,8 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
         let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
         return Err(Failure::bad_input(message).help("remove --arch"));
     }
-    let request = Request { source: folder, name: None, devices: None, weights: false };
-    let imported = interop::import::read(&request).map_err(import::failure)?;
+    let request = other::Request { source: folder, name: None, devices: None, weights: false };
+    let imported = other::read(&request)?;
     let record = plain(folder, imported.texts);
     Ok(Some(Foreign { compiled: imported.compiled, record }))
 }
@@ -80,8 +79,8 @@ pub fn beside(weights: &Path) -> Result<Option<ImportRecord>, Failure> {
         false if is_named => disk::parent(weights),
         false => return Ok(None),
     };
-    let record = ImportRecord::beside(folder).map_err(import::failure)?;
-    if record.is_some() || !is_foreign(folder) {
+    let record = Record::beside(folder)?;
+    if record.is_some() || !is_model(folder) {
         return Ok(record);
     }
     let config =
@@ -111,6 +110,6 @@ pub fn config_texts(path: &Path) -> Result<TextSettings, Failure> {
     let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
     let read = interop::json::read(&place, &bytes)
-        .and_then(|root| TextSettings::of(&Keys::new(&place, &root)?, &name));
-    read.map_err(import::failure)
+        .and_then(|root| Texts::of(&Keys::new(&place, &root)?, &name));
+    read.map_err(Failure::from)
 }

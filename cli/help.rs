@@ -1,14 +1,11 @@
-//! The command line's description of itself: help at any width, manual pages, shell completions. All come from the
-//! definitions that parse argv, so they cannot disagree.
+//! The command line's description of itself: help at any width. It comes from the definitions that parse argv, so the two
+//! cannot disagree.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::args::{Cli, HelpArgs, ManArgs};
-use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::out::{self, OutputKind};
-use crate::output;
+use crate::command::{Program, Row};
 
 /// The widest line on any terminal; longer lines are hard to read.
 const WIDEST: usize = 100;
@@ -19,42 +16,39 @@ const FULL: usize = 60;
 const DEEP: usize = 20;
 
 /// The command line, with texts wrapped for the terminal.
-pub fn command() -> Command {
+pub fn command(program: &Program) -> Command {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
-    let width = seen.filter(|width| *width > 0).or(columns).unwrap_or(WIDEST);
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
+    let width = size.filter(|width| *width > 0).or(columns).unwrap_or(WIDEST);
     let width = width.clamp(NARROWEST, WIDEST);
-    let command = wrapped(Cli::command(), width);
-    let listed = listed(&command, width);
+    let command = wrapped(program.command_line(), width);
+    let listed = listed(program, &command, width);
     command.before_help(listed)
 }
 
-/// The commands in the groups in which a person meets them.
-const GROUPS: [(&str, &[&str]); 8] = [
-    ("Start", &["new", "demo", "playground", "doctor", "help"]),
-    ("Describe", &["check", "fmt", "show", "graph", "plan"]),
-    ("Lock", &["build", "bind", "diff", "audit", "merge"]),
-    ("Run", &["run", "compare", "data", "reproduce", "verify", "sign"]),
-    ("Conclude", &["report", "scaling", "eval", "answer"]),
-    ("Use a model", &["generate", "serve", "forward"]),
-    ("Exchange", &["import", "export"]),
-    ("Machine", &["selftest", "bench", "lsp", "completions", "man"]),
-];
-
-/// A heading for each group, and a line for each command.
-fn listed(command: &Command, width: usize) -> String {
-    let longest = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max();
+/// A heading for each group of commands, and a line for each command.
+fn listed(program: &Program, command: &Command, width: usize) -> String {
+    let longest = program.rows().map(|row| row.name.len()).max();
     let column = longest.unwrap_or(0) + 4;
     let room = width.saturating_sub(column).max(NARROWEST / 2);
-    let groups = GROUPS.map(|(group, names)| {
-        let commands = names.iter().filter_map(|name| command.find_subcommand(name));
-        let lines = commands.map(|found| {
-            let about = found.get_about().map(ToString::to_string).unwrap_or_default();
-            let about = words(&about, room).join(&format!("\n{:column$}", ""));
-            format!("  {:<1$}{about}", found.get_name(), column - 2)
-        });
-        format!("{group}:\n{}", lines.collect::<Vec<_>>().join("\n"))
-    });
+    let line = |row: &Row| {
+        let about = command.find_subcommand(row.name).and_then(Command::get_about);
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        let about = words(&about, room).join(&format!("\n{:column$}", ""));
+        format!("  {:<1$}{about}", row.name, column - 2)
+    };
+    let mut rows: Vec<&Row> = program.rows().collect();
+    rows.sort_by_key(|row| row.listed);
+    let mut groups: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for row in rows {
+        if let Some((heading, _)) = row.listed {
+            groups.entry(heading).or_default().push(line(row));
+        }
+    }
+    let groups: Vec<String> = groups
+        .into_iter()
+        .map(|(heading, lines)| format!("{}:\n{}", heading.text(), lines.join("\n")))
+        .collect();
     groups.join("\n\n")
 }
 
@@ -87,47 +81,6 @@ fn wrapped(command: Command, width: usize) -> Command {
     names
         .into_iter()
         .fold(command, |command, name| command.mut_subcommand(name, |inner| wrapped(inner, width)))
-}
-
-/// `canonc help`, `canonc help run`, `canonc help data prepare`
-pub fn help(args: &HelpArgs) -> Outcome {
-    let mut command = command();
-    command.build();
-    for (at, word) in args.words.iter().enumerate() {
-        let found = word.to_str().and_then(|word| command.find_subcommand(word)).cloned();
-        command = found.ok_or_else(|| match args.words.get(..at) {
-            None | Some([]) => crate::unknown(std::slice::from_ref(word)),
-            Some(inside) => crate::unknown_in(inside, word),
-        })?;
-    }
-    let text = command.render_long_help();
-    output::styled(&match output::coloured_data() {
-        true => text.ansi().to_string(),
-        false => text.to_string(),
-    })?;
-    Ok(Exit::Fine)
-}
-
-/// `canonc man DIR`: writes a manual page for the program and one for each command.
-pub fn man(args: &ManArgs) -> Outcome {
-    let dir = args.dir.as_path();
-    out::container(dir)?;
-    std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
-    let mut command = visible(&Cli::command());
-    command.build();
-    let written = pages(&command, dir)?;
-    output::note(&format!("{} in {}", output::counted(written, "page"), shown(dir)));
-    Ok(Exit::Fine)
-}
-
-fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
-    let page = clap_mangen::Man::new(command.clone());
-    let path = dir.join(page.get_filename());
-    let mut text = Vec::new();
-    page.render(&mut text).map_err(|error| Failure::cannot_write(&path, &error))?;
-    out::put(&path, OutputKind::Manual, &text)?;
-    let inner = command.get_subcommands().map(|inner| pages(inner, dir));
-    inner.sum::<Result<usize, Failure>>().map(|inner| inner + 1)
 }
 
 /// The command line without hidden options, which only tests use.
@@ -250,21 +203,21 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
 mod tests {
     use super::*;
 
+    const PROGRAM: Program = Program { commands: &[crate::commands::COMMANDS], tensors: &[] };
+
     #[test]
-    fn every_command_is_in_one_group() {
-        let command = Cli::command();
-        let shown = command.get_subcommands().filter(|inner| !inner.is_hide_set());
-        let mut shown: Vec<&str> = shown.map(Command::get_name).collect();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        shown.sort_unstable();
-        grouped.sort_unstable();
-        assert_eq!(shown, grouped);
+    fn commands_differ_in_name_and_place() {
+        let mut rows: Vec<&Row> = PROGRAM.rows().collect();
+        rows.sort_by_key(|row| row.listed);
+        assert!(rows.is_sorted_by(|one, other| one.listed < other.listed), "{rows:?}");
+        rows.sort_by_key(|row| row.name);
+        assert!(rows.is_sorted_by(|one, other| one.name < other.name), "{rows:?}");
     }
 
     #[test]
-    fn the_command_line_is_well_made() {
-        Cli::command().debug_assert();
-        visible(&Cli::command()).debug_assert();
+    fn clap_accepts_the_definitions() {
+        PROGRAM.command_line().debug_assert();
+        visible(&PROGRAM.command_line()).debug_assert();
     }
 
     /// Every line of every help fits the width, and no text is lost.
@@ -292,7 +245,7 @@ mod tests {
             command.get_subcommands().for_each(|inner| visit(inner, seen));
         }
         let mut seen = 0;
-        visit(&Cli::command(), &mut seen);
+        visit(&PROGRAM.command_line(), &mut seen);
         assert!(seen > 60);
     }
 

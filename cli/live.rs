@@ -1,9 +1,7 @@
 //! An event file for TensorBoard that grows while a run trains.
 //!
-//! In: a folder, a run's folder, each step and evaluation as it is logged. Out: one event file for the run, in
-//! `FOLDER/NAME`. Must stay true: an event is written after its line of the log, whole and at once; after a kill, a torn
-//! record is cut and what the log has beyond the file is added, so that no step is there twice and none is missing; a
-//! file that does not agree with the log is replaced; nothing is written to the run's folder.
+//! After a kill, a torn record is cut and what the log has beyond the file is added, so that no step is there twice and
+//! none is missing. A file that does not agree with the log is replaced.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};

@@ -9,45 +9,19 @@ use std::path::{Path, PathBuf};
 use compiler::load::{self, Files, Unread};
 use compiler::program::Compiled;
 use dsl::limits::MAX_SOURCE_BYTES;
-use interop::source::file_of;
 
-use crate::fail::{Exit, Failure, reason, shown};
-use crate::files::{missing, nearest};
+use crate::fail::{Exit, Failure, reason};
+use crate::files::nearest;
 use crate::output;
-use records::run::Paths;
+use crate::workspace::refuse;
 
 pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
 
 /// Loads a file and its imports. Fails only if the file itself cannot be read.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
-    refuse_other(path)?;
-    let content = read(path).map_err(|error| match path.is_dir() {
-        true => folder_given(path),
-        false => missing(path, &error),
-    })?;
+    refuse::other_than_canon(path)?;
+    let content = read(path).map_err(|error| refuse::no_canon(path, &error))?;
     Ok(load::load(name(path), content, &mut Disk))
-}
-
-/// Refuses a file that is named like another kind of file.
-fn refuse_other(path: &Path) -> Result<(), Failure> {
-    let name = shown(path);
-    let (what, help) = match path
-        .extension()
-        .and_then(|end| end.to_str())
-        .filter(|_| path.is_file())
-    {
-        Some("toml") => {
-            ("a recipe", format!("name its arch, or the lock that `canonc build {name}` makes"))
-        }
-        Some("json") => ("JSON", "name the folder of a model, not its configuration".to_owned()),
-        Some("safetensors" | "bin" | "pt" | "pth" | "ckpt") => (
-            "a file of weights",
-            format!("name an arch, which `canonc forward` and others take with `--weights {name}`"),
-        ),
-        Some("index" | "jsonl") => ("data", "name an arch, a lock or a run".to_owned()),
-        Some(_) | None => return Ok(()),
-    };
-    Err(Failure::bad_input(format!("`{name}` is {what}, not a .canon file")).help(help))
 }
 
 /// The file system, by paths as typed.
@@ -77,28 +51,6 @@ pub fn read(path: &Path) -> io::Result<Content> {
     let mut bytes = Vec::new();
     file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(Content::from_bytes(bytes))
-}
-
-fn folder_given(path: &Path) -> Failure {
-    if crate::runs::holds_runs(path) {
-        return crate::runs::not_a_run(path);
-    }
-    let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));
-    let mut above = path.ancestors().skip(1).take(2);
-    if let Some(run) = above.find(|folder| Paths::new(*folder).lock().is_file()) {
-        let run = if run.as_os_str().is_empty() { Path::new(".") } else { run };
-        return failure.help(format!("it belongs to the run `{}`: name that", shown(run)));
-    }
-    let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
-    match first {
-        Some(first) => failure.help(format!("name a file in it, such as `{}`", shown(&first))),
-        None if file_of(path).is_ok() => failure.help(format!(
-            "it has weights, but no config.json, params.json, arch.canon or import.toml says of which model; \
-             `canonc forward` and others take an arch with `--weights {}`",
-            shown(path)
-        )),
-        None => failure.help("it contains no .canon file; `canonc new DIR` writes an example"),
-    }
 }
 
 /// A path in the form that programs and locks use: relative if possible, with `/` and without `.` parts.

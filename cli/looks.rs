@@ -1,9 +1,7 @@
 //! Which runs of a comparison are due, and the decisions after each seed.
 //!
-//! In: a locked comparison and its runs so far. Out: the runs that are due, in their keyed order, and the looks of a
-//! sequential rule. Must stay true: without such a rule all runs are due; with one, the runs of the next seed are due
-//! until every treated arm is decided; looks depend on the runs alone, so they are reproducible, and a recorded look
-//! is never replaced.
+//! Without a stopping rule all runs are due; with one, the runs of the next seed are due until every treated arm is
+//! decided. A recorded look is never replaced.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +13,8 @@ use report::statistics::sequential::{Decision, StoppingRule};
 use serde::Serialize;
 
 use crate::compared::compared;
-use crate::fail::{Exit, Failure, shown};
-use crate::found::Found;
+use crate::fail::{Failure, shown};
+use crate::finished_runs::FinishedRuns;
 use crate::out::{self, OutputKind};
 
 /// The keys of a line of looks, in order.
@@ -66,7 +64,7 @@ pub fn can_decide(comparison: &Comparison) -> Result<(), Failure> {
 pub fn due<'c>(
     comparison: &'c Comparison,
     folder: &Path,
-    found: &Found,
+    finished: &FinishedRuns,
 ) -> Result<(Vec<&'c Run>, Vec<ArmLook>), Failure> {
     let all = comparison.run_order();
     let Stop::Sequential { max_seeds } = comparison.analysis.stop else {
@@ -76,13 +74,13 @@ pub fn due<'c>(
     for seeds in 1..=max_seeds {
         let so_far: Vec<&Run> = all.iter().copied().filter(|run| run.seed < seeds).collect();
         for run in &so_far {
-            let place = found.place(folder, &run.experiment)?;
+            let place = finished.folder(folder, &run.experiment)?;
             if !Paths::new(&place).attestation().exists() {
                 return Ok((so_far, looks));
             }
         }
         let ordered = in_lock_order(comparison, &so_far);
-        let known = compared(comparison, &ordered, folder, found)?;
+        let known = compared(comparison, &ordered, folder, finished)?;
         let after = known.looks(seeds);
         let decided = after.iter().all(|looked| looked.look.decision != Decision::Continue);
         looks.extend(after);
@@ -141,7 +139,7 @@ pub fn check(comparison: &Comparison, folder: &Path, looks: &[ArmLook]) -> Resul
     let message = format!(
         "a recorded look does not match the runs: recorded is {recorded}, but the runs now give {now}"
     );
-    Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+    Err(Failure::finding(message)
         .at(shown(&path(folder)))
         .help("a run was replaced after the look; `canonc verify` on each run's folder shows which")
         .help("to start over, build a comparison with another name and other seeds"))

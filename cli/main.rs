@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use canonc::command::Program;
+use canonc::commands::COMMANDS;
+
 fn main() -> ExitCode {
-    canonc::main(&canonc::sibling::Sibling).into()
+    canonc::main(Program { commands: &[COMMANDS], tensors: &[] }).into()
 }

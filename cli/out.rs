@@ -1,8 +1,7 @@
-//! Output paths: the one place that decides whether a path may be written to.
+//! Decides whether a path may be written to.
 //!
-//! In: a path for a command's output, and the kind of file. Out: the complete file. Must stay true: only an older file
-//! of the same kind that canonc wrote is overwritten; a link to a file is never followed, and a link to a folder always
-//! is; a file is replaced by renaming a complete one over it.
+//! Only an older file of the same kind that canonc wrote is overwritten. A link to a file is never followed, and a link
+//! to a folder always is.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

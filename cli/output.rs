@@ -1,19 +1,27 @@
-//! The only place that writes to the terminal.
+//! Everything that is printed: data on standard output, the rest on standard error.
 //!
-//! In: text. Out: data on standard output, everything else on standard error. Must stay true: text from files never
-//! controls a terminal; a closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and
-//! whether the stream is a terminal, and never carries meaning.
+//! A closed pipe ends the command quietly. Colour never carries meaning.
 
-use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
+use clap::ValueEnum;
 use dsl::{Diagnostic, Sources};
 use serde::Serialize;
 
-use crate::args::When;
+use crate::clean::{clean, escaped, inline};
 use crate::fail::{Exit, Failure, reason};
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
 
 static COLOUR: OnceLock<When> = OnceLock::new();
 
@@ -55,46 +63,6 @@ fn colour_on(stream: &impl IsTerminal) -> bool {
             !set("NO_COLOR") && !dumb && stream.is_terminal()
         }
     }
-}
-
-/// Whether a character controls a terminal or changes the direction of text, rather than being text. Line feeds and
-/// tabs do not.
-pub fn disturbs(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control() && !matches!(c, '\n' | '\t')
-}
-
-/// Text without characters that disturb a terminal.
-pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(disturbs) {
-        return Cow::Borrowed(text);
-    }
-    text.chars().map(|c| if disturbs(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-/// Like [`clean`], with every line after the first indented: text from a file or an argument never looks like a line of
-/// canonc's own.
-pub fn inline(text: &str) -> Cow<'_, str> {
-    match text.contains('\n') {
-        false => clean(text),
-        true => Cow::Owned(clean(text).replace('\n', "\n    ")),
-    }
-}
-
-/// JSON with such characters escaped by number.
-fn escaped(json: &str) -> Cow<'_, str> {
-    if !json.contains(disturbs) {
-        return Cow::Borrowed(json);
-    }
-    let mut text = String::with_capacity(json.len());
-    for c in json.chars() {
-        match disturbs(c) {
-            true => text += &format!("\\u{:04x}", u32::from(c)),
-            false => text.push(c),
-        }
-    }
-    Cow::Owned(text)
 }
 
 /// Prints text for people and scripts to standard output.
@@ -279,20 +247,6 @@ pub fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_that_a_file_says_commands_a_terminal() {
-        let hostile = "a\u{1b}]0;title\u{7}\u{9b}2J\r\u{8}\u{7f}\u{202e}b\n\tc";
-        let cleaned = clean(hostile);
-        assert!(!cleaned.contains(disturbs), "{cleaned:?}");
-        assert!(cleaned.starts_with('a') && cleaned.ends_with("b\n\tc"));
-        assert_eq!(clean("as it is: é 漢 ✓\n"), "as it is: é 漢 ✓\n");
-        assert_eq!(inline("a\nerror: b\u{1b}"), "a\n    error: b\u{fffd}");
-        let json = serde_json::to_string(hostile).unwrap();
-        let written = escaped(&json);
-        assert!(!written.contains(disturbs), "{written:?}");
-        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), hostile);
-    }
 
     #[test]
     fn numbers_for_people() {

@@ -1,8 +1,7 @@
 //! The PyTorch of a Python environment, whose libraries `canonc-torch` loads.
 //!
-//! In: two variables that the launcher of the Python package sets (`python/canonc/_launch.py`). Out: the folder of its
-//! libraries, or why it cannot be used. Must stay true: no Python is started; only the version of PyTorch that this
-//! program was compiled for is used; without the variables nothing changes, and the loader follows its run path.
+//! The launcher of the Python package names it in two variables (`python/canonc/_launch.py`). Without them nothing
+//! changes, and the loader follows its run path.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Ctrl-C, SIGTERM, SIGHUP and SIGUSR2, and the end of a time, for commands that must finish or clean up before they exit.
+//! Ctrl-C, SIGTERM, SIGHUP and SIGUSR2, and the end of a time, for commands that must finish or clean up before they
+//! exit.
 //!
-//! In: nothing. Out: a flag that the first signal sets. Must stay true: a second signal ends the process immediately,
-//! with the exit code that a shell would report. SIGUSR1, which one canonc sends to another, SIGUSR2, which Slurm sends
-//! before the end of a job, and SIGHUP, which a terminal and its shell both send when it closes, only ever set the flag; under `nohup` SIGHUP stays ignored.
+//! SIGUSR1, which one canonc sends to another, SIGUSR2, which Slurm sends before the end of a job, and SIGHUP, which a
+//! terminal and its shell both send when it closes, only ever set the flag; under `nohup` SIGHUP stays ignored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,8 +1,5 @@
-//! Results shared within one build: each recipe is resolved once, each arch compiled once.
-//!
-//! In: recipes and comparisons. Out: experiments, and the comparisons of them; diagnostics have been shown.
-//! Must stay true: a file is read once per build, however many comparisons name it; the arms of a comparison
-//! are the experiments in the recipe's own locks.
+//! Results shared within one build: each recipe is resolved once, each arch compiled once, however many comparisons
+//! name them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +19,8 @@ use super::{stem, suites};
 use crate::archs::{self, Archs};
 use crate::fail::{Exit, Failure, shown};
 use crate::load::{self, Content};
-use crate::{files, locks, output};
+use crate::workspace::refuse;
+use crate::{files, output};
 
 /// A recipe, and the arch that replaces its own, if any.
 type Key = (PathBuf, Option<ArchRef>);
@@ -196,8 +194,8 @@ fn unchosen(why: NoChoice) -> Failure {
 /// The arch that a recipe names, compiled from its file.
 fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
     let path = Path::new(&named.path);
-    let Archs { name: _, found } = archs::all(path, named.name.as_deref())?;
-    let made: Vec<Compiled> = found.into_iter().map(|found| found.compiled).collect();
+    let Archs { name: _, archs } = archs::all(path, named.name.as_deref())?;
+    let made: Vec<Compiled> = archs.into_iter().map(|arch| arch.compiled).collect();
     let locked = LockedArch::new(choose::arch(named, &made).map_err(unchosen)?).map(Rc::new);
-    locked.map_err(|error| locks::refused(path, error))
+    locked.map_err(|error| refuse::lock(path, error))
 }

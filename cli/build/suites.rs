@@ -1,7 +1,4 @@
-//! The suites of a recipe: where they are, and their tasks as a lock names them.
-//!
-//! In: a recipe that was read. Out: the same recipe, with paths from the folder that canonc runs in, and the tasks. Must
-//! stay true: a lock's tasks are those of the files when it was built; nobody else writes them.
+//! The suites of a recipe: where they are, and their tasks as a lock names them when it is built.
 
 use std::path::Path;
 

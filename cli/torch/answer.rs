@@ -1,9 +1,6 @@
 //! `canonc answer`: a model answers the questions of a file, each on its own, and the answers are judged.
 //!
-//! In: an arch, weights, JSON lines of questions with their answers. Out: each question's answer as a JSON line, and
-//! the number of correct ones. Must stay true: answers are the likeliest tokens, decoded as by
-//! `canonc generate --temperature 0`; the judging rule is named, since none is published; no question is left out,
-//! and one that no answer can settle counts as neither right nor wrong.
+//! A question that no answer can settle counts as neither right nor wrong.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +11,8 @@ use tasks::multihop;
 
 use crate::forward::{machine, options, weights};
 use crate::open::{Asked, Described};
-use canonc::args::{AnswerArgs, Judge};
+use canonc::commands::answer::{AnswerArgs, Judge};
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::runs::failure;
 use canonc::{files, out, output};
 
 /// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such lines.
@@ -63,7 +59,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     let prompts: Vec<Prompt<'_>> =
         tokens.iter().map(|tokens| Prompt { tokens, most: args.max_tokens, seed: 0 }).collect();
     let how = SamplingOptions { temperature: 0.0, top_k: None, stop: by.stop(), rows: args.rows };
-    let texts = decoder.decode(&weights, &prompts, how).map_err(failure)?;
+    let texts = decoder.decode(&weights, &prompts, how)?;
     let (mut lines, mut right, mut judged) = (String::new(), 0u64, 0u64);
     let mut flags: BTreeMap<&'static str, u64> = BTreeMap::new();
     for ((question, tokens), text) in questions.iter().zip(&tokens).zip(&texts) {

@@ -1,14 +1,17 @@
 //! `canonc eval`: a model on the tasks of a suite.
 //!
-//! In: a model, requests. Out: a table, or JSON with every question's part. Must stay true: each request is computed
-//! alone, so a result does not depend on the order or the number of questions; equal requests are computed once.
+//! Each request is computed alone, so a result does not depend on the order or the number of questions.
 
 mod own;
 
-use report::compare::TextTable;
+use compiler::plan::{Options, Precision};
+use records::suites::of_question;
+use report::compare::Table;
 use report::scores::{SCHEMA, Scores, against};
-use runtime::answer::Answerer;
+use runtime::answer::{Answerer, finite};
+use runtime::execute::Paths;
 use runtime::state::digest_of_weights;
+use runtime::weights::Weights;
 use serde::Serialize;
 use suite::asked::Asked;
 use suite::encode::{Codec, Encoder};
@@ -19,13 +22,12 @@ use suite::score::{Measured, Reply, score};
 use crate::forward::{Ran, machine, precision, processor, ran, weights};
 use crate::open::{self, Described};
 use crate::prompts::Prompts;
-use canonc::args::{EvalArgs, WithType};
-use canonc::eval::Chosen;
+use canonc::commands::eval::Chosen;
+use canonc::commands::eval::EvalArgs;
+use canonc::compared::scores;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::report::scores;
-use canonc::runs::failure;
+use canonc::options::WithType;
 use canonc::{out, output};
-use compiler::plan::{Options, Precision};
 
 /// Most tokens of an input where nothing says how many; the harness's default.
 const LONGEST: usize = 2048;
@@ -60,11 +62,7 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
     let (precision, processor) = (precision(dtype), processor(args.machine.device));
     let options = Options { precision, processor, ..options.unwrap_or_default() };
     let bound = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
-    let (longest, from) = match (args.max_length, longest) {
-        (Some(given), _) => (given, "--max-length"),
-        (None, Some(known)) => (known, "what the model says"),
-        (None, None) => (LONGEST, "the default: nothing says what the model takes"),
-    };
+    let (longest, from) = input_length(args, longest);
     let lengths = if args.lengths.is_empty() { vec![longest] } else { args.lengths.clone() };
     let (tasks, bos, paths) = match chosen {
         Chosen::Own => {
@@ -82,19 +80,10 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
             }
             let bos = prompts.before().filter(|_| !args.no_bos);
             let tokens = Tokens { prompts: &prompts, bos };
-            let mut answerer = Answerer::new(graph, options, machine).map_err(bound)?;
-            let mut tasks = Vec::new();
-            for (name, longest, asked) in chosen.rounds(args, &lengths, &tokens)? {
-                tasks.push(done(name, &asked, |request, place| {
-                    let task = &asked.task;
-                    let mut model = answerer.with(&weights);
-                    let reply = reply(&mut model, &tokens, longest, task, request);
-                    reply
-                        .and_then(finite)
-                        .map_err(|error| failure(of_question(error, place, &task.name)))
-                })?);
-            }
-            (tasks, bos, answerer.paths())
+            let answerer = Answerer::new(graph, options, machine).map_err(bound)?;
+            let rounds = chosen.rounds(args, &lengths, &tokens)?;
+            let (tasks, paths) = answer_all(answerer, &weights, &tokens, rounds)?;
+            (tasks, bos, paths)
         }
     };
     let report = Report {
@@ -129,20 +118,53 @@ pub(crate) fn eval(args: &EvalArgs) -> Outcome {
         false => output::data(&table(&report.tasks))?,
     }
     if let Some(earlier) = earlier {
-        let later = Scores::parse(&text).map_err(Failure::machine)?;
-        let (TextTable { head, rows, .. }, left_out) = against(&earlier, &later);
-        if !rows.is_empty() {
-            let right = [false, false, true, true, true, true, true, true];
-            output::data(&format!("\n{}", output::table(&[vec![head], rows].concat(), &right, 0)))?;
-            output::note(
-                "intervals are over questions; they say nothing about other seeds of training",
-            );
-        }
-        for line in left_out {
-            output::note(&format!("not compared: {line}"));
-        }
+        show_differences(&earlier, &Scores::parse(&text).map_err(Failure::machine)?)?;
     }
     Ok(Exit::Fine)
+}
+
+/// The longest input, and who says so.
+fn input_length(args: &EvalArgs, of_model: Option<usize>) -> (usize, &'static str) {
+    match (args.max_length, of_model) {
+        (Some(given), _) => (given, "--max-length"),
+        (None, Some(known)) => (known, "what the model says"),
+        (None, None) => (LONGEST, "the default: nothing says what the model takes"),
+    }
+}
+
+/// Lets the model answer the tasks, each with its name in results and the longest input.
+fn answer_all(
+    mut answerer: Answerer,
+    weights: &Weights,
+    tokens: &Tokens<'_>,
+    rounds: Vec<(String, usize, Asked)>,
+) -> Result<(Vec<Done>, Paths), Failure> {
+    let mut tasks = Vec::new();
+    for (name, longest, asked) in rounds {
+        let task = &asked.task;
+        tasks.push(done(name, &asked, |request, place| {
+            let reply = answerer.reply(weights, tokens, longest, task, request);
+            let reply = reply.and_then(finite);
+            reply.map_err(|error| Failure::from(of_question(error, place, &task.name)))
+        })?);
+    }
+    Ok((tasks, answerer.paths()))
+}
+
+/// Shows the paired differences of two results, question by question.
+fn show_differences(earlier: &Scores, later: &Scores) -> Result<(), Failure> {
+    let (Table { head, rows, .. }, left_out) = against(earlier, later);
+    if !rows.is_empty() {
+        let right = [false, false, true, true, true, true, true, true];
+        output::data(&format!("\n{}", output::table(&[vec![head], rows].concat(), &right, 0)))?;
+        output::note(
+            "intervals are over questions; they say nothing about other seeds of training",
+        );
+    }
+    for line in left_out {
+        output::note(&format!("not compared: {line}"));
+    }
+    Ok(())
 }
 
 /// The `--json` document; the schema is in `canonc eval --help`.

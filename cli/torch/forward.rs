@@ -1,10 +1,7 @@
 //! `canonc forward`: logits, losses and gradients of given weights on given tokens.
-//!
-//! In: an arch, weights, tokens and optional targets, in safetensors. Out: one safetensors file; on
-//! standard output the loss, or with `--json` a report. Must stay true: tokens are checked
-//! before anything runs; the output is written completely or not at all.
 
 use std::io;
+use std::io::Write as _;
 use std::path::Path;
 
 use compiler::plan::{Loss, Options, Precision, Processor};
@@ -12,33 +9,30 @@ use interop::source::Source;
 use records::run::RunError;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
-use runtime::weights::{Weights, file};
-use std::io::Write as _;
-
+use runtime::weights::{Weights, file, refused};
 use serde::Serialize;
 
-use canonc::archs::{self, Found};
-use canonc::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
+use canonc::archs::{self, NamedArch};
+use canonc::commands::forward::ForwardArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::runs::{self, failure};
+use canonc::options::{MachineArgs, OnDevice, WithKernels, WithType};
 use canonc::{files, out, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
-    let Found { compiled, train, .. } = archs::only(&args.file, args.arch.as_deref())?;
+    let NamedArch { compiled, train, .. } = archs::only(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
     out::check(&args.out, out::OutputKind::Tensors)?;
     there(&args.tokens)?;
-    let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
+    let tokens = file::ids(&args.tokens, "tokens")?;
     let targets = match &args.targets {
         Some(named) => {
             let (path, name) = targets(&args.tokens, named)?;
-            Some(file::ids(path, name).map_err(failure)?)
+            Some(file::ids(path, name)?)
         }
         None => None,
     };
-    let weights =
-        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let weights = weights(&compiled, &weights::of(&args.file, args.weights.as_deref())?, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,
@@ -49,8 +43,8 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         options: options(&args.machine),
         machine,
     };
-    let answer = run(&request).map_err(failure)?;
-    let bytes = answer.bytes().map_err(failure)?;
+    let answer = run(&request)?;
+    let bytes = answer.bytes()?;
     files::replace_with(&args.out, |file| {
         file.write_all(&bytes).map_err(|error| Failure::cannot_write(&args.out, &error))
     })?;
@@ -125,7 +119,7 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        failure(RunError::from(error)).help(match weights::run_of(path) {
+        Failure::from(refused(error)).help(match weights::run_of(path) {
             Some((run, experiment)) => {
                 let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
                 format!(
@@ -145,7 +139,7 @@ pub(crate) fn weights(
             source.names
         ));
     }
-    Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
+    Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(Failure::from)
 }
 
 /// The requested device and dtype, if this machine supports them.
@@ -155,7 +149,7 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
         WithKernels::Reference => KernelRequest::REFERENCE,
     };
     let cuda = args.device == OnDevice::Cuda;
-    Machine::new(cuda, args.dtype() == WithType::F64, kernels).map_err(failure)
+    Machine::new(cuda, args.dtype() == WithType::F64, kernels).map_err(Failure::from)
 }
 
 /// The options of plans for the requested dtype.

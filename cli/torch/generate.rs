@@ -1,8 +1,4 @@
 //! `canonc generate`: generates text with an arch and its weights.
-//!
-//! In: an arch, weights, a prompt. Out: tokens or their bytes on standard output, as they are generated. Must
-//! stay true: the same request gives the same text on the same platform; text is tokenized as in
-//! the lock's data.
 
 use std::ops::ControlFlow;
 
@@ -15,10 +11,9 @@ use crate::forward::{Ran, machine, options, ran, weights};
 use crate::interactive;
 use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
-use canonc::args::GenerateArgs;
+use canonc::commands::generate::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::output;
-use canonc::runs::failure;
 
 pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     if args.interactive {
@@ -35,17 +30,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     };
     let Described { compiled, weights: path, text, longest, .. } = asked.describe()?;
     let prompts = args.prompt.as_ref().map(|_| text).transpose()?;
-    let prompt = match (&args.prompt, &prompts, &args.prompt_tokens) {
-        (Some(text), Some(prompts), _) => {
-            prompts.special_warning(text).iter().for_each(|warning| output::note(warning));
-            prompts.tokens(text)?
-        }
-        (_, _, Some(tokens)) => tokens.clone(),
-        (_, _, None) => {
-            return Err(Failure::bad_input("no prompt is given")
-                .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
-        }
-    };
+    let prompt = prompt_tokens(args, prompts.as_ref())?;
     let weights = weights(&compiled, &path, machine)?;
     let request = Request {
         graph: &compiled.graph,
@@ -86,17 +71,12 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         };
         ended = piece.and_then(|piece| output::exact(&piece));
         if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })
-    .map_err(failure)?;
+    })?;
     ended?;
     if generated.tokens.last().is_some_and(|token| is_end(*token)) {
         generated.tokens.pop();
     }
-    let length = prompt.len() + generated.tokens.len();
-    let beyond = longest.filter(|longest| length > *longest).map(|longest| {
-        let tokens = output::counted(longest, "token");
-        format!("warning: the text has {length} tokens, more than the {tokens} that this model is made for")
-    });
+    let beyond = too_long(prompt.len() + generated.tokens.len(), longest);
     if args.json {
         let bytes = match &prompts {
             Some(prompts) => Some(prompts.continuation(&prompt, &generated.tokens)?),
@@ -123,6 +103,27 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     output::exact(&(rest + "\n"))?;
     beyond.iter().for_each(|warning| output::note(warning));
     Ok(Exit::Fine)
+}
+
+fn prompt_tokens(args: &GenerateArgs, prompts: Option<&Prompts>) -> Result<Vec<i64>, Failure> {
+    match (&args.prompt, prompts, &args.prompt_tokens) {
+        (Some(text), Some(prompts), _) => {
+            prompts.special_warning(text).iter().for_each(|warning| output::note(warning));
+            prompts.tokens(text)
+        }
+        (_, _, Some(tokens)) => Ok(tokens.clone()),
+        (_, _, None) => Err(Failure::bad_input("no prompt is given")
+            .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`")),
+    }
+}
+
+/// A warning for a text that is longer than the model is made for.
+fn too_long(length: usize, longest: Option<usize>) -> Option<String> {
+    let longest = longest.filter(|longest| length > *longest)?;
+    let tokens = output::counted(longest, "token");
+    Some(format!(
+        "warning: the text has {length} tokens, more than the {tokens} that this model is made for"
+    ))
 }
 
 /// The `--json` document; the schema is in `canonc generate --help`.

@@ -1,8 +1,7 @@
 //! `canonc generate --interactive`: a prompt or a message a line, answered as it is written.
 //!
-//! In: lines of standard input. Out: on standard output each line's continuation or answer. Must stay true: a character is
-//! written when it is complete and never taken back; the same line gives the same text as `--prompt`, and an empty line
-//! goes on where the last text stopped; the same messages give the same answer as `canonc serve` with the same seed.
+//! A character is written when it is complete and never taken back. The same line gives the same text as `--prompt`,
+//! and the same messages give the same answer as `canonc serve` with the same seed.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
@@ -14,7 +13,7 @@ use serve::text::{StopStrings, TextStream};
 use crate::open::{Asked, Described};
 use crate::prompts::Prompts;
 use crate::served::{Decoder, chat_template};
-use canonc::args::GenerateArgs;
+use canonc::commands::generate::GenerateArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason};
 use canonc::output;
 
@@ -208,5 +207,5 @@ impl With {
 }
 
 fn broken(why: String) -> Failure {
-    Failure { exit: Exit::Finding, ..Failure::bad_input(why) }
+    Failure::finding(why)
 }

@@ -3,18 +3,19 @@
 
 mod answer;
 mod bench;
+mod doctor;
+mod environment;
 mod eval;
 mod forward;
 mod generate;
 mod interactive;
-mod live;
 mod open;
+mod progress;
 mod prompts;
 mod ranks;
 mod replay;
 mod reproduce;
 mod run;
-mod seen;
 mod selftest;
 mod serve;
 mod served;
@@ -22,48 +23,36 @@ mod step_times;
 
 use std::process::ExitCode;
 
-use canonc::doctor::Fact;
-use canonc::fail::{Exit, Outcome};
-use canonc::tensors::{Tensors, Work};
+use canonc::command::{Program, Run, with};
+use canonc::commands::verify::Replayer;
+use canonc::commands::{self, COMMANDS};
 
 /// Serves libtorch's allocations as well as Rust's: this program exports `malloc` and `free`. It keeps freed pages, so
 /// a training step after the first takes no page fault; the shim sets its options.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// The libtorch of this process.
-struct Here;
+/// How `canonc verify --replay` trains steps again.
+const REPLAYER: Replayer = Replayer { prepare: replay::prepare, replay: replay::replay };
 
-impl Tensors for Here {
-    fn carry_out(&self, work: Work<'_>) -> Outcome {
-        match work {
-            Work::Run(args) => run::run(args),
-            Work::Reproduce(args) => reproduce::reproduce(args),
-            Work::Bench(args) => bench::bench(args),
-            Work::Selftest(args) => selftest::selftest(args),
-            Work::Forward(args) => forward::forward(args),
-            Work::Generate(args) => generate::generate(args),
-            Work::Serve(args) => serve::serve(args),
-            Work::Answer(args) => answer::answer(args),
-            Work::Eval(args) => eval::eval(args),
-            Work::StepTimes(args, comparisons, rounds) => {
-                step_times::measure(args, comparisons, rounds)
-            }
-            Work::PrepareReplay(folder) => replay::prepare(folder).map(|()| Exit::Fine),
-            Work::Replay { folder, data, steps, report } => {
-                replay::replay(folder, data, steps, report);
-                Ok(Exit::Fine)
-            }
-        }
-    }
-
-    fn facts(&self) -> Vec<Fact> {
-        seen::facts()
-    }
-}
+/// The commands that compute with tensors.
+const TENSORS: &[(&str, Run)] = &[
+    ("run", |_, args| with(args, run::run)),
+    ("reproduce", |_, args| with(args, reproduce::reproduce)),
+    ("bench", |_, args| with(args, bench::bench)),
+    ("selftest", |_, args| with(args, selftest::selftest)),
+    ("forward", |_, args| with(args, forward::forward)),
+    ("generate", |_, args| with(args, generate::generate)),
+    ("serve", |_, args| with(args, serve::serve)),
+    ("answer", |_, args| with(args, answer::answer)),
+    ("eval", |_, args| with(args, |args| commands::eval::eval(args, eval::eval))),
+    ("compare", |_, args| with(args, |args| commands::compare::compare(args, step_times::measure))),
+    ("verify", |_, args| with(args, |args| commands::verify::verify(args, &REPLAYER))),
+    ("doctor", |_, args| with(args, |args| commands::doctor::doctor(args, doctor::facts))),
+];
 
 fn main() -> ExitCode {
-    let code = canonc::main(&Here);
+    let code = canonc::main(Program { commands: &[COMMANDS], tensors: TENSORS });
     // libtorch's destructors take half as long as loading it, and free what the system frees anyway. Nothing else runs
     // at exit: everything is written. With a GPU it all does, since profilers then collect what they saw.
     if !runtime::kernels::has_loaded_cuda() {

@@ -1,8 +1,4 @@
 //! Opens a model by one word: a run, a lock, a `.canon` file, or a folder of another program.
-//!
-//! In: the word, options. Out: its arch, tokenizer and chat template, and where its weights are. Must stay true: every
-//! command that takes a model opens it here; a folder's tokenizer and chat template are the ones that its files name; a
-//! folder of another program is read as by `canonc import`, without writing anything.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,12 +13,12 @@ use serde_json::Value;
 use serve::model::Special;
 
 use crate::prompts::Prompts;
-use canonc::archs::{self, Found};
-use canonc::args::PromptArgs;
-use canonc::data::tokenizer_file;
+use canonc::archs::{self, NamedArch};
 use canonc::fail::{Failure, shown};
 use canonc::foreign::{self, Foreign};
-use canonc::{files, named, output, runs};
+use canonc::options::PromptArgs;
+use canonc::tokenizer;
+use canonc::{files, output, weights, workspace};
 
 /// The model that a person named.
 pub(crate) struct Asked<'a> {
@@ -62,19 +58,19 @@ impl Asked<'_> {
         if let Some(described) = self.other()? {
             return Ok(described);
         }
-        let Found { compiled, train, data } = archs::only(self.model, self.arch)?;
-        let weights = runs::weights(self.model, self.weights)?;
+        let NamedArch { compiled, train, data } = archs::only(self.model, self.arch)?;
+        let weights = weights::of(self.model, self.weights)?;
         let text = self.text(data.as_ref(), &compiled)?;
         let beside = self.prompts.tokenizer_file.as_deref().and_then(Path::parent);
         let (template, marks) = match beside {
             Some(folder) => template(folder)?,
             None => (None, BTreeMap::new()),
         };
-        let run = named::run_or_path(self.model)?;
+        let run = workspace::path(self.model)?;
         let folder = run.file_name().filter(|_| run.is_dir());
         let name = folder.map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
-        let locked = runs::locked_in(&run).map(|(experiment, _)| experiment);
+        let locked = workspace::experiment_of_run(&run).map(|(experiment, _)| experiment);
         if let (Some(experiment), None, false) =
             (&locked, self.weights, Paths::new(&run).attestation().exists())
         {
@@ -151,12 +147,12 @@ impl Asked<'_> {
             (None, Some(folder)) => (folder.to_owned(), TextSettings::default()),
             (None, None) => return Ok(None),
         };
-        let Found { compiled, train, data } = archs::only(self.model, self.arch)?;
+        let NamedArch { compiled, train, data } = archs::only(self.model, self.arch)?;
         if train.is_some() || data.is_some() {
             // A lock has its own data.
             return Ok(None);
         }
-        let (name, weights) = (compiled.name.clone(), runs::weights(self.model, self.weights)?);
+        let (name, weights) = (compiled.name.clone(), weights::of(self.model, self.weights)?);
         let described = self.beside(name, compiled, weights, &folder, &texts)?;
         if named.is_some() || folder.join(TOKENIZER).is_file() {
             return Ok(Some(described));
@@ -231,7 +227,7 @@ impl Asked<'_> {
     ) -> Result<Prompts, Failure> {
         let names = MarkNames { bos: self.prompts.bos.clone(), eos: self.prompts.eos.clone() };
         let kind = Kind::File(TokenizerKind::HuggingFace);
-        let tokenizer = Tokenizer::read(kind, &tokenizer_file(file)?, &shown(file), &names);
+        let tokenizer = Tokenizer::read(kind, &tokenizer::bytes_of(file)?, &shown(file), &names);
         let tokenizer =
             tokenizer.map_err(|error| Failure::bad_input(error.message).help(error.help))?;
         if let Some(note) = tokenizer.note() {
@@ -275,7 +271,7 @@ fn json(path: &Path) -> Result<Option<Value>, Failure> {
 
 /// The special tokens of a `tokenizer.json`.
 fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
-    let file = tokenizer_file(path)?;
+    let file = tokenizer::bytes_of(path)?;
     let root: Value = serde_json::from_slice(&file).unwrap_or_default();
     let added = root.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
     let special = |token: &Value| {

@@ -1,8 +1,6 @@
 //! Converts text to tokens and back, as in the run of a lock.
 //!
-//! In: a lock's data section, and its tokenizer's file if it has one. Out: a prompt's tokens, with the mark that
-//! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
-//! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
+//! A prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
 use std::sync::OnceLock;
 
@@ -11,9 +9,9 @@ use data::text::tokenizer::{Info, Kind, MarkNames, SpecialTokens, Tokenizer, Tok
 use lab::experiment::DataSource;
 use serve::model::{Codec, Special};
 
-use canonc::args::PromptArgs;
-use canonc::data::tokenizer;
 use canonc::fail::{Failure, shown};
+use canonc::options::PromptArgs;
+use canonc::tokenizer;
 
 /// Encodes prompts and decodes their continuations.
 pub(crate) struct Prompts {
@@ -61,7 +59,7 @@ impl Prompts {
             return Err(Failure::bad_input("the lock's tokenizer needs a file, but none is given")
                 .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
-        let tokenizer = tokenizer(kind, path, marks)?;
+        let tokenizer = tokenizer::read(kind, path, marks)?;
         let has = tokenizer.text_vocab();
         match data {
             None => {}

@@ -1,8 +1,7 @@
-//! `canonc run` on several ranks.
+//! `canonc run` on several ranks: processes that train together.
 //!
-//! In: a number of ranks, or a launcher's environment. Out: processes that train together; the exit code of rank 0. Must
-//! stay true: a rank is this same command, in an environment that says which one it is; only rank 0 prints progress and
-//! commits what is written; every process has ended when the first one returns.
+//! A rank is this same command, in an environment that says which one it is. Every process has ended when the first one
+//! returns.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -23,12 +22,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-use canonc::args::RunArgs;
+use canonc::commands::run::RunArgs;
 use canonc::fail::{Exit, Failure, Outcome};
 use canonc::output;
-use canonc::runs::failure;
+use canonc::ranks::enough_micro_batches;
 use canonc::signals::ignores_hangup;
-use canonc::slurm::enough_micro_batches;
 
 /// How long the other processes may take to end after rank 0.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -101,7 +99,7 @@ pub(crate) fn check(
 /// Refuses more ranks on this machine than it has GPUs. Without any, the machine is refused for that.
 fn enough_gpus(ranks: u32, devices: usize) -> Result<(), Failure> {
     match ranks as usize {
-        ranks if devices > 0 && ranks > devices => Err(failure(too_many(ranks, devices))),
+        ranks if devices > 0 && ranks > devices => Err(Failure::from(too_many(ranks, devices))),
         _ => Ok(()),
     }
 }
@@ -244,7 +242,7 @@ pub(crate) struct Joined {
 
 /// Opens the place where ranks meet.
 pub(crate) fn arrive(launch: Launch, args: &RunArgs) -> Result<Arrived, Failure> {
-    Arrived::at(launch, Duration::from_secs(args.rank_timeout)).map_err(failure)
+    Arrived::at(launch, Duration::from_secs(args.rank_timeout)).map_err(Failure::from)
 }
 
 /// Tells the other ranks why this one cannot even meet them. They may not be there.
@@ -280,7 +278,7 @@ pub(crate) fn join(
     };
     let same = same(args, launch, experiment);
     let joined = arrived.join(&same, gpu.as_deref(), nccl.as_deref());
-    let gloo = Rc::new(joined.map_err(failure)?);
+    let gloo = Rc::new(joined?);
     let shard = platform.shard;
     let member = Member { ranks: gloo.clone(), shard, node, wrong_in: None };
     Ok(Joined { gloo, member })
@@ -363,7 +361,7 @@ impl Joined {
             Err(error) => {
                 self.gloo.fail(&error.message);
                 output::note(&format!("rank {} ends: {}", self.gloo.rank(), error.message));
-                Err(Failure::shown(failure(error).exit))
+                Err(Failure::shown(Failure::from(error).exit))
             }
         }
     }

@@ -13,15 +13,15 @@ use records::verify::Report;
 use runtime::replay::{Amount, Observer, Replay, replay as train_again};
 use runtime::train::machine;
 
-use crate::run::start_again;
+use crate::environment::start_again;
 use canonc::fail::Failure;
 use canonc::output;
-use canonc::runs::{documents, failure, locked_in};
+use canonc::{documents, workspace};
 
 /// Restarts this process if the lock requires another environment. An unreadable lock is
 /// left to the report.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
-    match locked_in(folder) {
+    match workspace::experiment_of_run(folder) {
         Some((experiment, _)) => start_again(&experiment),
         None => Ok(()),
     }
@@ -29,7 +29,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
 
 pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, report: &mut Report) {
     // An unreadable lock is in the report already.
-    let Some((experiment, text)) = locked_in(folder) else { return };
+    let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
     match replayed(folder, &experiment, &text, data, amount) {
         Ok(replayed) => replayed.tell(report),
         Err(Failure { message, help, .. }) => {
@@ -44,19 +44,32 @@ fn replayed(
     experiment: &Experiment,
     text: &str,
     data: Option<&Path>,
-    requested: Option<u64>,
-) -> Result<Replay, Failure> {
-    let documents = documents(experiment, data)?;
-    let measure = suite::run::of(experiment, documents.as_deref()).map_err(failure)?;
-    let job = Job::new(experiment, text, documents).map_err(failure)?.with_measure(measure);
-    let machine = machine(&experiment.platform).map_err(failure)?;
-    let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };
-    let amount = requested.map_or(Amount::All, Amount::Steps);
-    let replayed = train_again(&Paths::new(folder), job, machine, amount, &mut progress);
-    if progress.terminal {
+    amount: Option<u64>,
+) -> Result<replay::Replay, Failure> {
+    let asked = amount;
+    let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
+    let documents = documents::read(experiment, data)?;
+    let terminal = std::io::stderr().is_terminal();
+    let mut told = |progress: Progress| match (progress, asked) {
+        (Progress::Begins(steps), Some(asked)) if steps > asked => output::note(&format!(
+            "replay: {}, more than {asked}: all steps after the checkpoint before the last one, since only they lead to \
+             the last weights, and two from the initial weights",
+            output::counted(steps, "step")
+        )),
+        (Progress::Step(step), _) if terminal => {
+            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
+        }
+        (Progress::Begins(_) | Progress::Step(_), _) => {}
+    };
+    let paths = Paths::new(folder);
+    let suites = suites::of(experiment, documents.as_deref())?;
+    let replayed = Job::new(experiment, text, documents)
+        .and_then(|job| Ok((job.with_suites(suites), machine(&experiment.platform)?)))
+        .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
+    if terminal {
         output::draw("\r\x1b[2K");
     }
-    replayed.map_err(failure)
+    replayed.map_err(Failure::from)
 }
 
 struct Progress {

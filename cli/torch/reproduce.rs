@@ -19,51 +19,54 @@ use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run
 use runtime::train::{Options, TrainOutcome, machine, train};
 use serde_json::{Value, json};
 
-use crate::run::{Screen, start_again};
-use canonc::args::ReproduceArgs;
+use crate::environment::start_again;
+use crate::progress::Screen;
+use canonc::commands::reproduce::ReproduceArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::runs::{self, documents, failure, read_text};
 use canonc::signals::stop_on_signals;
-use canonc::{beside, named, out, output};
+use canonc::workspace::refuse;
+use canonc::{beside, documents, out, output, workspace};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
-    let folder = named::run_or_path(&args.run)?;
+    let folder = workspace::path(&args.run)?;
     beside::refuse_others(&folder)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
-    sound(&folder, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
+    sound(&folder, documents::read_if_present(&experiment, args.data.as_deref())?)?;
     if let Some(other) = &args.against {
-        let other = named::run_or_path(other)?;
+        let other = workspace::path(other)?;
         beside::refuse_others(&other)?;
-        sound(&other, runs::documents_if_there(&experiment, args.data.as_deref())?)?;
-        return finish(args, &folder, &compared(&folder, &other, &experiment)?, false);
+        sound(&other, documents::read_if_present(&experiment, args.data.as_deref())?)?;
+        let found = compared(&folder, &other, &experiment)?;
+        return finish(args, &folder, &found, false);
     }
     start_again(&experiment)?;
-    let documents = documents(&experiment, args.data.as_deref())?;
-    let measure = suite::run::of(&experiment, documents.as_deref()).map_err(failure)?;
-    let job = Job::new(&experiment, &text, documents).map_err(failure)?;
-    let mut job = job.with_measure(measure);
-    let machine = machine(&experiment.platform).map_err(failure)?;
-    let Some(out) = &args.out else {
-        let mut progress = Lines::new(&experiment);
-        let reproduction = run_again(&paths, job, machine, &mut progress).map_err(failure)?;
-        return finish(args, &folder, &reproduction, true);
-    };
-    out::folder(out)?;
-    apart(&folder, out)?;
-    let stop = stop_on_signals()?;
-    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
-    let mut screen = Screen::new(&experiment);
-    let end = train(&mut job, out, machine, &options, &mut screen);
-    screen.clear();
-    let computed = match end.map_err(failure)? {
-        TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
-        TrainOutcome::Already(_) => false,
-        TrainOutcome::Interrupted { step } => {
-            output::note(&format!(
-                "interrupted after step {step}, with a checkpoint; the same command continues from there"
-            ));
-            return Ok(Exit::Interrupted);
+    let documents = documents::read(&experiment, args.data.as_deref())?;
+    let suites = suites::of(&experiment, documents.as_deref())?;
+    let mut job = Job::new(&experiment, &text, documents)?.with_suites(suites);
+    let on = machine(&experiment.platform)?;
+    let (found, computed) = match &args.out {
+        None => (again(&paths, job, on, &mut Lines::new(&experiment))?, true),
+        Some(out) => {
+            out::folder(out)?;
+            apart(&folder, out)?;
+            let stop = stop_on_signals()?;
+            let options =
+                Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
+            let mut screen = Screen::new(&experiment);
+            let end = train(&mut job, out, on, &options, &mut screen);
+            screen.clear();
+            let computed = match end? {
+                TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
+                TrainOutcome::Already(_) => false,
+                TrainOutcome::Interrupted { step } => {
+                    output::note(&format!(
+                        "interrupted after step {step}, with a checkpoint; the same command continues from there"
+                    ));
+                    return Ok(Exit::Interrupted);
+                }
+            };
+            (compared(&folder, out, &experiment)?, computed)
         }
     };
     finish(args, &folder, &compared(&folder, out, &experiment)?, computed)
@@ -73,16 +76,16 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
 fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     let lock = Paths::new(folder).lock();
     if !lock.exists() {
-        return Err(canonc::runs::not_a_run(folder));
+        return Err(refuse::not_a_run(folder));
     }
-    let text = read_text(&lock)?;
-    let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
+    let text = workspace::read_lock_text(&lock)?;
+    let experiment = read_experiment(&shown(&lock), &text)?;
     Ok((experiment, text))
 }
 
 /// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
 fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure> {
-    let report = verify::verify(folder, documents, Remake::Spread).map_err(failure)?;
+    let report = verify::verify(folder, documents, Remake::Spread)?;
     let Some(first) = report.broken.first() else { return Ok(()) };
     let more = match report.broken.len() {
         1 => String::new(),
@@ -144,7 +147,7 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
             shown(&Paths::new(other).lock())
         )));
     }
-    against(folder, other, experiment).map_err(failure)
+    against(folder, other, experiment).map_err(Failure::from)
 }
 
 /// Progress for a command that writes no files.

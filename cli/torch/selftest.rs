@@ -14,29 +14,27 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use children::Child;
 use clap::ValueEnum as _;
 use compiler::plan::Precision;
 use compiler::program::Compiled;
 use interop::import;
 use records::platform::peak_memory;
-use records::weights::WeightSource;
+use results::{Line, Log, SCHEMA, Within, tables};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::selftest::models::{self, Family, Size};
 use runtime::selftest::{goldens, kernels_of};
-
 use rustix::process::{Signal, kill_process_group};
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
 
 use crate::forward::processor;
 use crate::ranks::signalled_with_parent;
-use canonc::args::{OnDevice, SelftestArgs, SelftestPart};
+use canonc::commands::selftest::{SelftestArgs, SelftestPart};
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
+use canonc::options::OnDevice;
 use canonc::out::{self, OutputKind};
 use canonc::output;
-use canonc::runs::failure;
-use children::Child;
-use results::{Line, Log, SCHEMA, Within, tables};
 
 /// The file of results.
 const FILE: &str = "selftest.jsonl";
@@ -82,7 +80,7 @@ pub(crate) fn selftest(args: &SelftestArgs) -> Outcome {
 }
 
 fn machine(device: OnDevice) -> Result<Machine, Failure> {
-    Machine::new(device == OnDevice::Cuda, false, KernelRequest::FASTEST).map_err(failure)
+    Machine::new(device == OnDevice::Cuda, false, KernelRequest::FASTEST).map_err(Failure::from)
 }
 
 /// The parts that are asked for, in order, each once.
@@ -207,8 +205,7 @@ fn child(args: &SelftestArgs, only: &str) -> Outcome {
     match part.ok_or_else(unknown)? {
         SelftestPart::Goldens => {
             let folder = golden_folder(args.goldens.as_deref())?;
-            let golden =
-                goldens::one(&folder, name, machine(args.device)?, read_model).map_err(failure)?;
+            let golden = goldens::one(&folder, name, machine(args.device)?)?;
             print(Line::Golden(Within {
                 model: None,
                 holds: golden.holds(),

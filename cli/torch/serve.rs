@@ -1,7 +1,6 @@
 //! `canonc serve`: a model over HTTP, with OpenAI's API.
 //!
-//! In: a model, an address, limits. Out: a server, until a signal ends it. Must stay true: the token is never an argument,
-//! which other users of the machine could read; the address is printed when requests can be sent to it.
+//! The token is never an argument, which other users of the machine could read.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -15,7 +14,7 @@ use serve::server::{self, Setup};
 use crate::open::{Asked, Described};
 use crate::prompts::Ids;
 use crate::served::{Decoder, chat_template};
-use canonc::args::ServeArgs;
+use canonc::commands::serve::ServeArgs;
 use canonc::fail::{Exit, Failure, Outcome, reason, shown};
 use canonc::{files, output, signals};
 

@@ -1,7 +1,6 @@
 //! A model that continues texts, for `canonc serve` and `canonc generate --interactive`.
 //!
-//! In: an opened model. Out: logits token by token. Must stay true: several sequences at a time have the bits of each
-//! one alone.
+//! Several sequences at a time have the bits of each one alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,9 +16,9 @@ use serve::model::{Model, Piece, Sampling};
 
 use crate::forward::{machine, options, weights};
 use crate::open::Described;
-use canonc::args::MachineArgs;
 use canonc::fail::{Failure, shown};
 use canonc::files;
+use canonc::options::MachineArgs;
 
 /// The chat template to use, and where it was found: the given file, the model's own, or lines of `ROLE: TEXT`.
 pub(crate) fn chat_template(

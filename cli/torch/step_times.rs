@@ -1,24 +1,20 @@
 //! `canonc compare --time`: step times of the arms, measured in turn.
 //!
-//! In: comparison locks. Out: each treated arm's ratio of step time to the base's, with an interval. Must stay
-//! true: the base takes part twice, and if it differs from itself by more than the bound, no interval is given;
-//! steps are of the first seed and the first point of the grid; nothing is written.
+//! The base takes part twice, and if it differs from itself by more than the bound, no interval is given.
 
 use lab::comparison::{Comparison, Role, Run};
 use lab::lock::{self, Lock};
 use records::job::Job;
 use report::compare;
-use report::statistics::Confidence;
-use report::statistics::median;
 use report::statistics::ratio::{Ratio, Refused, base_against_itself, ratio};
+use report::statistics::{Confidence, median};
 use runtime::train::{alternate, machine};
 use serde::Serialize;
 
-use crate::run::start_again;
-use canonc::args::CompareArgs;
+use crate::environment::start_again;
+use canonc::commands::compare::CompareArgs;
 use canonc::fail::{Exit, Failure, Outcome};
-use canonc::output;
-use canonc::runs::{documents, failure};
+use canonc::{documents, output};
 
 #[derive(Debug, Serialize)]
 struct Document {
@@ -102,11 +98,11 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
     let mut jobs = Vec::new();
     for run in &arms {
         let text = lock::write(&Lock::Experiment(run.experiment.clone()));
-        let documents = documents(&run.experiment, args.data.as_deref())?;
-        jobs.push(Job::new(&run.experiment, &text, documents).map_err(failure)?);
+        let documents = documents::read(&run.experiment, args.data.as_deref())?;
+        jobs.push(Job::new(&run.experiment, &text, documents)?);
     }
-    let on = machine(&base.experiment.platform).map_err(failure)?;
-    let times = alternate(&mut jobs, on, rounds).map_err(failure)?;
+    let on = machine(&base.experiment.platform)?;
+    let times = alternate(&mut jobs, on, rounds)?;
     let of = |arm: usize| -> Vec<f64> {
         times.iter().filter_map(|round| round.get(arm).copied()).collect()
     };

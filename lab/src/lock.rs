@@ -19,7 +19,7 @@ use crate::experiment::{DataSource, Experiment, LockedArch, Tokenizer, Tokenizer
 use crate::field::{FieldDef, FieldValue, Fields};
 use crate::verdict::{Refusal, Side, Trainer};
 
-pub use read::{MAX_LOCK_BYTES, is_of_another_version, is_older, read, read_bytes};
+pub use read::{MAX_LOCK_BYTES, is_of_another_version, is_older, read, read_bytes, text_of};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
 /// The sequence length for the costs in an arch lock.

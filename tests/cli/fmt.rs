@@ -44,7 +44,7 @@ fn carriage_returns_are_kept() {
 
 #[test]
 fn the_committed_sources_are_formatted() {
-    let ran = canonc(&root(), &["fmt", "--check", "cli/new", "arch", "std"]);
+    let ran = canonc(&root(), &["fmt", "--check", "cli/commands/new", "arch", "std"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
 }
 

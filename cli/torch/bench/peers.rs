@@ -9,11 +9,6 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bench::turns::take_turns;
-use canonc::args::{BenchArgs, OnDevice, WithKernels, WithType};
-use canonc::fail::{Failure, Outcome};
-use canonc::import::failure;
-use canonc::{archs, output};
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
 use runtime::observe::observe;
@@ -23,6 +18,10 @@ use self::table::{Entry, Measured, Side};
 use super::process::{Contender, Ready, WARM_UP, folder_of, program};
 use super::python::{self, Python};
 use super::step;
+use canonc::commands::bench::BenchArgs;
+use canonc::fail::{Failure, Outcome};
+use canonc::options::{OnDevice, WithKernels, WithType};
+use canonc::{archs, output};
 
 /// The names in `PEER`.
 const ARCHS: [&str; 2] = ["llama", "llamacanon"];
@@ -97,7 +96,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         imported_text: None,
     };
     let exported = folder.path().join("export");
-    write(&request, &exported).map_err(failure)?;
+    write(&request, &exported)?;
     let module = Some(exported.join("model.py"));
     Ok(Raced { names: vec![compiled.name], archs, script, module, _folder: folder })
 }

@@ -11,14 +11,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use canonc::fail::{Exit, Failure, Outcome, reason};
-use canonc::output;
 use records::platform::{page_faults_of, peak_memory_of};
 use runtime::execute::ExecuteError;
 use runtime::observe::{Torch, observe};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
+
+use canonc::fail::{Exit, Failure, Outcome, reason};
+use canonc::output;
 
 /// Untimed steps before the first timed one. `torch.compile` compiles in them.
 pub(super) const WARM_UP: usize = 3;

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use canonc::args::BenchArgs;
+use canonc::commands::bench::BenchArgs;
 use canonc::fail::{Failure, reason, shown};
 use canonc::output;
 

@@ -10,10 +10,11 @@ use compiler::plan::{Precision, TrainOptions, Work};
 
 use super::process::{self, WARM_UP, failed};
 use crate::forward::{machine, processor};
-use canonc::archs::{self, Found, Trained};
-use canonc::args::{BenchArgs, OnDevice, WithType};
+use canonc::archs::usual_training;
+use canonc::archs::{self, NamedArch, Trained};
+use canonc::commands::bench::BenchArgs;
 use canonc::fail::{Exit, Failure, Outcome};
-use canonc::graph::usual;
+use canonc::options::{OnDevice, WithType};
 use canonc::output;
 
 /// Rounds if the command line does not say.
@@ -37,10 +38,10 @@ fn asked(
     arch: Option<&str>,
     file: &Path,
 ) -> Result<(String, Graph, TrainOptions), Failure> {
-    let Found { compiled, train, .. } = archs::only(file, arch)?;
+    let NamedArch { compiled, train, .. } = archs::only(file, arch)?;
     let mut options = match train {
         Some(Trained { options, loss: _, seq_len: _ }) => options,
-        None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
+        None => usual_training().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     options.common.processor = processor(args.machine.device);
     if args.machine.dtype() == WithType::Bf16 {

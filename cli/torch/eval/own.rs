@@ -1,7 +1,4 @@
-//! The suite `task`: what a lock's own evaluations measure.
-//!
-//! In: a lock, weights, other lengths and settings of its data. Out: its metrics. Must stay true: windows, questions and
-//! scores come from the code that evaluates during training; without other settings they are those of the run's log.
+//! The suite `task`: what a lock's own evaluations measure, by the code that evaluates during training.
 
 use std::path::Path;
 
@@ -18,10 +15,10 @@ use runtime::weights::Weights;
 
 use super::{Done, Metric};
 use crate::forward::precision;
-use canonc::args::EvalArgs;
+use canonc::commands::eval;
+use canonc::commands::eval::EvalArgs;
 use canonc::fail::{Failure, shown};
-use canonc::runs::{self, failure};
-use canonc::{eval, named};
+use canonc::{documents, workspace};
 
 /// A lock's metrics.
 pub(super) struct Measured {
@@ -35,9 +32,9 @@ pub(super) fn measure(
     weights: &Weights,
     machine: Machine,
 ) -> Result<Measured, Failure> {
-    let path = named::lock(word)?;
-    let text = runs::read_text(&path)?;
-    let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
+    let path = workspace::lock(word)?;
+    let text = workspace::read_lock_text(&path)?;
+    let locked = read_experiment(&shown(&path), &text)?;
     let set = eval::set(&args.set)?;
     let lengths: Vec<Option<usize>> = match args.lengths.is_empty() {
         true => vec![None],
@@ -90,13 +87,13 @@ impl Measured {
         weights: &Weights,
         machine: Machine,
     ) -> Result<(), Failure> {
-        let documents = runs::documents(experiment, args.data.as_deref())?;
-        let mut job = Job::new(experiment, "", documents).map_err(failure)?;
+        let documents = documents::read(experiment, args.data.as_deref())?;
+        let mut job = Job::new(experiment, "", documents)?;
         let broken = |error: runtime::execute::ExecuteError| Failure::machine(error.to_string());
         let measurer = Measurer::new(&job, machine).map_err(broken)?;
         let weights = weights.on(machine.device, machine.kind).map_err(broken)?;
         let state = State::to_measure(&job, weights);
-        let evaluation = measurer.measure(&mut job, &state).map_err(failure)?;
+        let evaluation = measurer.measure(&mut job, &state)?;
         self.paths.merge(&measurer.paths());
         let task = experiment.value("data.task").map_or_else(String::new, FieldValue::plain);
         let name = length.map_or_else(|| task.clone(), |length| format!("{task}@{length}"));

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::results::{Line, Log, Process};
-use canonc::args::{OnDevice, SelftestArgs, SelftestPart};
+use canonc::commands::selftest::{SelftestArgs, SelftestPart};
 use canonc::fail::{Failure, reason};
+use canonc::options::OnDevice;
 use canonc::output;
 
 /// How often a process is asked whether it has ended.

@@ -7,8 +7,9 @@ use runtime::selftest::models::{self, Family, Shape, Size};
 use super::children;
 use super::results::{Line, PeerTime};
 use super::steps::{ROUNDS, model_name, model_named, models, shape};
-use canonc::args::{OnDevice, SelftestArgs};
+use canonc::commands::selftest::SelftestArgs;
 use canonc::fail::{Failure, reason};
+use canonc::options::OnDevice;
 
 /// Prints a step with flash-linear-attention's layers.
 const FLA: &str = include_str!("fla_step.py");

@@ -9,9 +9,10 @@ use records::run::{Paths, read_experiment};
 use runtime::selftest::models::{self, Family, Size};
 
 use super::results::{Checked, Line, Memory};
-use canonc::args::{OnDevice, SelftestArgs};
+use canonc::commands::selftest::SelftestArgs;
 use canonc::fail::{Failure, shown};
-use canonc::runs::{documents, failure};
+use canonc::options::OnDevice;
+use canonc::{documents, workspace};
 
 /// The name of the process that checks runs.
 pub(super) const NAME: &str = "llamacanon small";
@@ -113,10 +114,10 @@ pub(super) fn check(
 /// by itself.
 fn memory(place: &Path, idle: u64) -> Result<Memory, Failure> {
     let lock = place.join("lockfiles/run.lock");
-    let text = canonc::runs::read_text(&lock)?;
-    let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
-    let documents = documents(&experiment, None)?;
-    let job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let text = workspace::read_lock_text(&lock)?;
+    let experiment = read_experiment(&shown(&lock), &text)?;
+    let documents = documents::read(&experiment, None)?;
+    let job = Job::new(&experiment, &text, documents)?;
     let predicted = idle + estimate(&job).memory_bytes;
     let timings = Paths::new(place.join("first")).timings();
     let peaks = disk::read_text(&timings, disk::SMALL)

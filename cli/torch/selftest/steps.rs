@@ -11,8 +11,8 @@ use scale::device::Device;
 
 use super::results::{Line, Memory, Timed};
 use crate::forward::processor;
-use canonc::args::OnDevice;
 use canonc::fail::Failure;
+use canonc::options::OnDevice;
 
 /// Untimed and timed steps.
 pub(super) const ROUNDS: (usize, usize) = (2, 5);

@@ -26,13 +26,15 @@ pub const MAX_LOCK_BYTES: usize = 64 << 20;
 
 /// Reads a file with unknown contents.
 pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Lock, LockError> {
+    read(name, text_of(bytes)?)
+}
+
+/// The text of a file with unknown contents.
+pub fn text_of(bytes: &[u8]) -> Result<&str, LockError> {
     if bytes.len() > MAX_LOCK_BYTES {
         return Err(error::too_large(bytes.len(), MAX_LOCK_BYTES));
     }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => read(name, text),
-        Err(_) => Err(error::not_text()),
-    }
+    std::str::from_utf8(bytes).map_err(|_| error::not_text())
 }
 
 /// Reads the text of a lock. `name` is the file name, for messages.

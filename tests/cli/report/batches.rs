@@ -3,7 +3,7 @@
 use std::fs;
 
 use canonc::compared;
-use canonc::found::Found;
+use canonc::finished_runs::FinishedRuns;
 use lab::comparison::Run;
 use lab::lock::{self, Lock};
 
@@ -16,9 +16,9 @@ fn a_comparison_of_runs_that_read_other_batches_is_refused() {
     let text = fs::read_to_string(dir.path().join("lockfiles/pair.lock")).unwrap();
     let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else { panic!("{text}") };
     let (all, root) = (comparison.runs(), dir.path().join("runs"));
-    let found = Found::under(&root);
+    let finished = FinishedRuns::under(&root);
     let of = |runs: &[&Run]| {
-        let read = compared::compared(&comparison, runs, &root.join("pair"), &found).unwrap();
+        let read = compared::compared(&comparison, runs, &root.join("pair"), &finished).unwrap();
         compared::same_data(runs, &read).map_err(|failure| failure.message.unwrap())
     };
     let runs: Vec<&Run> = all.clone();

@@ -2,12 +2,12 @@
 //!
 //! A ratio is of two processes that took turns, round by round; PyTorch is represented by its fastest form.
 
-use canonc::output;
 use records::progress::bytes;
 use report::statistics::median;
 
 use super::ARCHS;
 use crate::bench::process::Group;
+use canonc::output;
 
 /// One form of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,156 @@
+//! Trains the missing runs of a comparison.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lab::comparison::Run;
+use lab::lock::{self, Lock};
+use records::run::{Paths, append_line};
+use records::verify::holds;
+use report::compare;
+
+use crate::fail::{Exit, Failure, Outcome};
+use crate::finished_runs::{FinishedRuns, attestation};
+use crate::out::{self, OutputKind};
+use crate::{child, documents, output};
+
+/// The step at which a run that ended with a finding is attested to have diverged; `None` if its files do not hold, since
+/// then the finding may be another.
+pub fn diverged(end: &Outcome, run: &Path) -> Option<u64> {
+    let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
+    let attested = is_finding.then(|| attestation(&Paths::new(run)))??;
+    attested.diverged.filter(|_| holds(run))
+}
+
+/// Trains runs of a comparison, each in its own process.
+#[derive(Clone, Copy)]
+pub struct Trainer<'a> {
+    pub folder: &'a Path,
+    pub data: Option<&'a Path>,
+    /// Where each run writes its events.
+    pub tensorboard: Option<&'a Path>,
+    /// Number of runs at a time.
+    pub jobs: usize,
+    pub stop: &'a AtomicBool,
+    pub finished: &'a FinishedRuns,
+}
+
+/// A run to be done, without what only one thread may hold.
+struct MissingRun<'a> {
+    name: &'a str,
+    /// Its lock.
+    text: String,
+    /// Its folder.
+    run_folder: PathBuf,
+    trains_on_documents: bool,
+    /// Processes that its lock asks for, if there are several.
+    ranks: Option<u32>,
+}
+
+impl Trainer<'_> {
+    /// Runs each lock to its end, and stops at the first that fails.
+    pub fn train_all(self, runs: &[&Run], of: usize) -> Outcome {
+        let before = of - runs.len();
+        let runs: Vec<MissingRun<'_>> =
+            runs.iter().map(|run| self.due(run)).collect::<Result<_, Failure>>()?;
+        let (next, halt) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = || {
+            while !halt.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(run) = runs.get(number) else { break };
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(Exit::Interrupted);
+                }
+                output::note(&format!("run {} of {of}: {}", before + number + 1, run.name));
+                let exit = self.one(run);
+                // A diverged run is a result of the comparison like any other.
+                if let Some(step) = diverged(&exit, &run.run_folder) {
+                    output::note(&format!(
+                        "{} diverged at step {step}; the other runs continue",
+                        run.name
+                    ));
+                    continue;
+                }
+                if !matches!(exit, Ok(Exit::Fine)) {
+                    halt.store(true, Ordering::Relaxed);
+                    return exit;
+                }
+            }
+            Ok(Exit::Fine)
+        };
+        let died = || Failure::machine("a thread that waited for a run ended early");
+        let ends: Vec<Outcome> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap_or(Err(died()))).collect()
+        });
+        let mut all = Exit::Fine;
+        for end in ends {
+            let end = end?;
+            if end != Exit::Fine {
+                all = end;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Runs one of the comparison's locks to its end, in its own process.
+    pub fn train(self, run: &Run) -> Outcome {
+        self.one(&self.due(run)?)
+    }
+
+    fn due<'r>(self, Run { experiment, .. }: &'r Run) -> Result<MissingRun<'r>, Failure> {
+        let ranks = experiment.platform.devices.filter(|devices| *devices > 1);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if let Some(devices) = ranks.filter(|devices| *devices as usize > cores) {
+            return Err(Failure::machine(format!(
+                "`{}` has platform.devices = {devices}, but this machine runs {} at once",
+                experiment.name,
+                output::counted(cores as u64, "thread")
+            ))
+            .help("`canonc run LOCK --dir RUN --ranks N` trains it with any number of ranks, and `canonc export LOCK --to slurm` on a cluster")
+            .help("a comparison uses finished runs"));
+        }
+        Ok(MissingRun {
+            name: &experiment.name,
+            text: lock::write(&Lock::Experiment(experiment.clone())),
+            run_folder: self.finished.folder(self.folder, experiment)?,
+            trains_on_documents: documents::trains_on(experiment),
+            ranks,
+        })
+    }
+
+    /// Runs one lock to its end, in its own process.
+    fn one(self, run: &MissingRun<'_>) -> Outcome {
+        let Trainer { folder, data, tensorboard, jobs, stop, finished: _ } = self;
+        let MissingRun { name, text, run_folder, trains_on_documents, ranks } = run;
+        let lock = &out::named(folder, name, ".lock")?;
+        let before = disk::read_text(lock, disk::SMALL).ok();
+        if before.as_deref() != Some(text) {
+            out::put(lock, OutputKind::Lock, text)?;
+        }
+        let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
+        if output::quiet() {
+            words.insert(0, "--quiet".into());
+        }
+        words.extend(["--dir".into(), run_folder.into()]);
+        words.extend(ranks.iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
+        let data = data.filter(|_| *trains_on_documents);
+        words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
+        words.extend(tensorboard.iter().flat_map(|dir| ["--tensorboard".into(), (*dir).into()]));
+        let is_new = before.is_none();
+        let timings = Paths::new(run_folder).timings();
+        let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
+        let before = length();
+        let ended = child::run_canonc(&words, (jobs > 1).then_some(name), stop);
+        // A lock without a run would say that one is missing.
+        if is_new && !run_folder.exists() {
+            std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;
+        }
+        // Its timings were taken while other runs used the machine.
+        if jobs > 1 && length() > before {
+            append_line(&timings, &compare::ran_beside(jobs - 1))?;
+        }
+        ended
+    }
+}
