@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use compiler::draw::escaped;
+use dsl::escaped;
 
 /// An SVG picture that is being drawn.
 pub(crate) struct Svg(String);
