@@ -105,6 +105,18 @@ pub enum Default {
     SameAs(&'static str),
 }
 
+impl Default {
+    /// How a computed default follows from other fields; `None` for other defaults.
+    pub fn rule(&self) -> Option<String> {
+        match self {
+            Default::Required | Default::Is(_) => None,
+            Default::From(_, words) => Some((*words).to_owned()),
+            Default::UpTo(path) => Some(format!("1 to `{path}`")),
+            Default::SameAs(path) => Some(format!("`{path}`")),
+        }
+    }
+}
+
 /// One row of the table.
 #[derive(Clone, Copy)]
 pub struct FieldDef {

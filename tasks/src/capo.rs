@@ -24,7 +24,7 @@ use super::parameter::Values::{Bool, Int, Seed, Word};
 use super::parameter::{Parameter, parameter};
 use super::sample::{Mode, Span, Tape};
 use super::task::{
-    Definition, Generator, InTraining, Refusal, Scoring, Scratch, Windows, definition,
+    Definition, Generator, InTraining, Packing, Refusal, Scoring, Scratch, definition,
 };
 use super::{BYTES, EOS};
 pub use biography::{Biography, Value};
@@ -235,8 +235,8 @@ impl Generator for Capo {
         Scoring::Knowledge { people: u64::from(self.count) }
     }
 
-    fn check(&self, windows: &Windows) -> Vec<Refusal> {
-        let Windows { seq_len, is_published, metrics } = windows;
+    fn check(&self, packing: &Packing) -> Vec<Refusal> {
+        let Packing { seq_len, is_published, metrics } = packing;
         let mut refusals = Vec::new();
         if *is_published {
             refusals.push(Refusal {

@@ -208,14 +208,14 @@ pub trait Generator: Debug + Send + Sync {
     }
 
     /// Refuses windows in which its samples cannot be trained on or measured.
-    fn check(&self, _windows: &Windows) -> Vec<Refusal> {
+    fn check(&self, _packing: &Packing) -> Vec<Refusal> {
         Vec::new()
     }
 }
 
 /// How an experiment's windows are made and measured.
 #[derive(Clone, Debug)]
-pub struct Windows {
+pub struct Packing {
     /// Tokens of a window.
     pub seq_len: i64,
     /// Whether they are the published stream.
@@ -397,8 +397,8 @@ impl Task {
     }
 
     /// Refuses windows in which its samples cannot be trained on or measured.
-    pub fn check(&self, windows: &Windows) -> Vec<Refusal> {
-        self.generator.check(windows)
+    pub fn check(&self, packing: &Packing) -> Vec<Refusal> {
+        self.generator.check(packing)
     }
 
     /// Every parameter that affects a sample, one per line, sorted, after the task's name.

@@ -114,9 +114,7 @@ impl Row {
             default: match default {
                 Default::Required => instead.map(|of| format!("from `{of}`, or that from it")),
                 Default::Is(value) => Some(format!("`{value}`")),
-                Default::From(_, words) => Some(words.to_owned()),
-                Default::UpTo(path) => Some(format!("1 to `{path}`")),
-                Default::SameAs(path) => Some(format!("`{path}`")),
+                Default::From(..) | Default::UpTo(_) | Default::SameAs(_) => default.rule(),
             },
             unit,
             only: only.map(|(path, values)| Only { path, values }),

@@ -111,7 +111,9 @@ impl Table<'_> {
                 None => "; required".to_owned(),
             },
             Default::Is(value) => format!("; default `{value}`"),
-            Default::From(_, words) => format!("; default: {words}"),
+            Default::From(..) | Default::UpTo(_) | Default::SameAs(_) => {
+                format!("; default: {}", default.rule().unwrap_or_default())
+            }
         };
         let mut text =
             format!("`{path}`, {}\n\n{doc}\n\n{accepts}{default}", describe_class(*class));

@@ -4,7 +4,7 @@
 use tasks::TaskError;
 use tasks::metric;
 use tasks::sample::Mode;
-use tasks::task::{Definition, Refusal, Task, Windows};
+use tasks::task::{Definition, Packing, Refusal, Task};
 
 use super::access::{as_toml, int, list, text};
 use crate::error::Problem;
@@ -65,12 +65,12 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
         Some(Ok(task)) => {
             window(fields, &task, &mut problem);
             let metrics = list(fields, "evaluation.metrics").iter().map(FieldValue::plain);
-            let windows = Windows {
+            let packing = Packing {
                 seq_len: int(fields, "data.seq_len"),
                 is_published: text(fields, "data.order") == "published",
                 metrics: metrics.collect(),
             };
-            for Refusal { field, message, help } in task.check(&windows) {
+            for Refusal { field, message, help } in task.check(&packing) {
                 problem(field, message, &help);
             }
         }
