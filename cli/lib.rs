@@ -4,45 +4,47 @@
 //! for commands that compute tensors. A call goes from a command to the workspace (what a word means), from there to
 //! what runs, locks and models hold, and to the output.
 
-pub mod command;
-pub mod commands;
-pub mod help;
-pub mod options;
-pub mod usage;
-
-pub mod forecast;
-pub mod ranks;
-pub mod noise;
-pub mod overlap;
-pub mod training;
-
-pub mod looks;
-pub mod compared;
-pub mod build;
-pub mod weights;
-pub mod beside;
-pub mod claims;
-pub mod archs;
-pub mod foreign;
-pub mod load;
-pub mod documents;
-pub mod tokenizer;
-pub mod live;
-
-pub mod workspace;
-pub mod finished_runs;
-
-pub mod torch_program;
-pub mod pytorch;
-pub mod facts;
-pub mod child;
-pub mod signals;
-
-pub mod out;
+// Each module uses only those above it.
+pub mod clean;
+pub mod fail;
 pub mod files;
 pub mod output;
-pub mod fail;
-pub mod clean;
+pub mod out;
+
+pub mod finished_runs;
+pub mod workspace;
+
+pub mod load;
+pub mod foreign;
+pub mod archs;
+pub mod tokenizer;
+pub mod documents;
+pub mod claims;
+pub mod beside;
+pub mod weights;
+
+pub mod compared;
+pub mod looks;
+pub mod build;
+pub mod overlap;
+pub mod noise;
+pub mod forecast;
+pub mod live;
+pub mod ranks;
+
+pub mod signals;
+pub mod child;
+pub mod training;
+
+pub mod command;
+pub mod facts;
+pub mod pytorch;
+pub mod torch_program;
+
+pub mod options;
+pub mod help;
+pub mod usage;
+pub mod commands;
 
 use std::ffi::OsString;
 

@@ -17,33 +17,58 @@ const DATA: &str = "evaluation.suite_data";
 const TASKS: &str = "evaluation.suite_tasks";
 const TOKENIZER: &str = "evaluation.tokenizer_file";
 
+fn error(recipe: &Recipe, path: &str, message: String, help: &str) -> Box<Diagnostic> {
+    let mut diagnostic = Diagnostic::error("bad-suite", recipe.place(path), message);
+    diagnostic.help = vec![help.to_owned()];
+    Box::new(diagnostic)
+}
+
+/// Refuses a list of tasks written by hand, and suites that differ between points of a sweep.
+fn refuse_generated(recipe: &Recipe) -> Result<(), Box<Diagnostic>> {
+    if recipe.written.contains_key(TASKS) {
+        let message =
+            format!("`{TASKS}` is written by `canonc build`, from the files of the suites");
+        return Err(error(recipe, TASKS, message, "remove it"));
+    }
+    let is_swept = |path: &&&str| {
+        recipe.axes.iter().any(|axis| axis.paths.iter().any(|swept| swept == **path))
+    };
+    match [SUITES, DATA, TASKS, TOKENIZER].iter().find(is_swept) {
+        Some(path) => Err(error(
+            recipe,
+            path,
+            format!("`{path}` cannot be swept"),
+            "write it under [evaluation]; all points are measured alike",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Keeps a path that a lock can hold: another one could not be read back.
+fn held(
+    recipe: &Recipe,
+    path: &str,
+    given: &str,
+    value: FieldValue,
+) -> Result<FieldValue, Box<Diagnostic>> {
+    let reason = match field::find(path).map(|def| lock::holds(def, &value)) {
+        Some(Err(reason)) => reason,
+        Some(Ok(())) | None => return Ok(value),
+    };
+    let message = format!(
+        "{given} is {value} from the folder that canonc runs in, which a lock cannot hold: {reason}"
+    );
+    let help = "rename the file or folder, or run canonc in a folder nearer to it";
+    Err(error(recipe, path, message, help))
+}
+
 /// Resolves the suites of a recipe, or says what is wrong with them; `None` if it has none.
 pub(super) fn resolve(
     recipe: &mut Recipe,
     sources: &Sources,
 ) -> Result<Option<OfRecipe>, Box<Diagnostic>> {
     let name = sources.name(recipe.file).to_owned();
-    let error = |recipe: &Recipe, path: &str, message: String, help: &str| {
-        let mut found = Diagnostic::error("bad-suite", recipe.place(path), message);
-        found.help = vec![help.to_owned()];
-        Box::new(found)
-    };
-    if recipe.written.contains_key(TASKS) {
-        let message =
-            format!("`{TASKS}` is written by `canonc build`, from the files of the suites");
-        return Err(error(recipe, TASKS, message, "remove it"));
-    }
-    let swept =
-        |path: &&&str| recipe.axes.iter().any(|axis| axis.paths.iter().any(|it| it == **path));
-    if let Some(path) = [SUITES, DATA, TASKS, TOKENIZER].iter().find(swept) {
-        let message = format!("`{path}` cannot be swept");
-        return Err(error(
-            recipe,
-            path,
-            message,
-            "write it under [evaluation]; all points are measured alike",
-        ));
-    }
+    refuse_generated(recipe)?;
     let suites = match recipe.written.get(SUITES) {
         Some(FieldValue::List(suites)) if !suites.is_empty() => suites.clone(),
         Some(_) | None => return Ok(None),
@@ -63,34 +88,18 @@ pub(super) fn resolve(
         let path = from(recipe, SUITES, &suite)?;
         paths.push(if suite == RELEASE && !Path::new(&path).exists() { suite } else { path });
     }
-    // A lock that cannot hold a path could not be read back.
-    let held = |recipe: &Recipe, path: &str, given: String, found: FieldValue| {
-        let why = match field::find(path).map(|def| lock::holds(def, &found)) {
-            Some(Err(why)) => why,
-            Some(Ok(())) | None => return Ok(found),
-        };
-        let message = format!(
-            "{given} is {found} from the folder that canonc runs in, which a lock cannot hold: {why}"
-        );
-        Err(error(
-            recipe,
-            path,
-            message,
-            "rename the file or folder, or run canonc in a folder nearer to it",
-        ))
-    };
     let mut written = Fields::new();
     for (path, neutral) in [(DATA, "beside"), (TOKENIZER, "none")] {
         let Some(given) = recipe.written.get(path).filter(|given| given.plain() != neutral) else {
             continue;
         };
-        let found = from(recipe, path, &given.plain())?;
-        if found == neutral {
+        let target = from(recipe, path, &given.plain())?;
+        if target == neutral {
             let message = format!("{given} is `{neutral}` from here, a word with another meaning");
             return Err(error(recipe, path, message, "rename it"));
         }
-        let found = held(recipe, path, given.to_string(), FieldValue::text(found))?;
-        written.insert(path.to_owned(), found);
+        let target = held(recipe, path, &given.to_string(), FieldValue::text(target))?;
+        written.insert(path.to_owned(), target);
     }
     let data = written.get(DATA).map(FieldValue::plain);
     let read = OfRecipe::read(&paths, data.as_deref()).map_err(|found| {
@@ -99,7 +108,7 @@ pub(super) fn resolve(
     let texts =
         |all: Vec<String>| FieldValue::List(all.into_iter().map(FieldValue::text).collect());
     let given = FieldValue::List(suites).to_string();
-    written.insert(SUITES.to_owned(), held(recipe, SUITES, given, texts(paths))?);
+    written.insert(SUITES.to_owned(), held(recipe, SUITES, &given, texts(paths))?);
     written.insert(TASKS.to_owned(), texts(read.tasks().iter().map(ToString::to_string).collect()));
     recipe.written.extend(written);
     Ok(Some(read))

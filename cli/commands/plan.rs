@@ -177,60 +177,67 @@ fn text(document: &Document) -> String {
         equivalence,
         sequential,
     } = document;
-    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
     let family = if *tests == 1 { "1 test".to_owned() } else { format!("{tests} tests together") };
-    let mut said = vec![format!(
+    let mut lines = vec![format!(
         "To find a difference of {effect} in {metric} in {} of cases, at the level {level:.3} of {family}:",
         percent(*power)
     )];
-    match noise {
-        Some(Noise { sd, low, high, repetitions, .. }) => said.push(format!(
-            "  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {}",
-            match noise_from.from {
-                "aa_pairs" =>
-                    format!("{repetitions} A/A pairs of the base with other init and data seeds"),
-                _ => format!(
-                    "{} of the base, pooled, since {} of {} A/A pairs are finished",
-                    dsl::counted(*repetitions, "run"),
-                    noise_from.aa_pairs,
-                    noise::FEWEST
-                ),
-            }
-        )),
-        None => {
-            said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd))
-        }
-    }
-    said.push(format!("  seeds      {} (power {})", plan.seeds, percent(plan.power)));
+    lines.push(spread(noise.as_ref(), noise_from, plan));
+    lines.push(format!("  seeds      {} (power {})", plan.seeds, percent(plan.power)));
     if noise.is_some() {
         let cautious = match plan.cautious_seeds {
             Some(seeds) => seeds.to_string(),
             None => format!("more than {}", plan::MOST),
         };
-        said.push(format!(
+        lines.push(format!(
             "  cautious   {cautious}, at a spread of {:.4}, which the true one exceeds in one case of five",
             plan.cautious_sd
         ));
     }
     if let Some(Plan { seeds, .. }) = equivalence {
-        said.push(format!("  equivalent {seeds}, to call arms equivalent if they do not differ"));
+        lines.push(format!("  equivalent {seeds}, to call arms equivalent if they do not differ"));
     }
     if let Some(SequentialPlan { most, expected, .. }) = sequential {
-        said.push(format!(
+        lines.push(format!(
             "  sequential {most} to list, {expected:.1} used on average before the rule stops"
         ));
     }
-    said.push(match (power_of_listed_seeds, fewest_seeds) {
-        (Some(power), _) => format!("  this lock  {} (power {})", dsl::counted(*listed_seeds, "seed"), percent(*power)),
-        (None, Some(fewest)) if fewest > listed_seeds => format!(
-            "  this lock  at most {}: too few for its stopping rule, which needs {fewest}; raise max_seeds",
-            dsl::counted(*listed_seeds, "seed")
+    lines.push(of_listed_seeds(*listed_seeds, *power_of_listed_seeds, *fewest_seeds));
+    lines.join("\n") + "\n"
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", 100.0 * share)
+}
+
+/// The line about the noise.
+fn spread(noise: Option<&Noise>, noise_from: &Source, plan: &Plan) -> String {
+    let Some(Noise { sd, low, high, repetitions, .. }) = noise else {
+        return format!("  spread     {} of one paired difference, as given", plan.spread.sd);
+    };
+    let from = match noise_from.from {
+        "aa_pairs" => format!("{repetitions} A/A pairs of the base with other init and data seeds"),
+        _ => format!(
+            "{} of the base, pooled, since {} of {} A/A pairs are finished",
+            dsl::counted(*repetitions, "run"),
+            noise_from.aa_pairs,
+            noise::FEWEST
+        ),
+    };
+    format!("  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {from}")
+}
+
+/// The line about the seeds of the lock.
+fn of_listed_seeds(listed: usize, power: Option<f64>, fewest: Option<usize>) -> String {
+    let seeds = dsl::counted(listed, "seed");
+    match (power, fewest) {
+        (Some(power), _) => format!("  this lock  {seeds} (power {})", percent(power)),
+        (None, Some(fewest)) if fewest > listed => format!(
+            "  this lock  at most {seeds}: too few for its stopping rule, which needs {fewest}; raise max_seeds"
         ),
         (None, fewest) => format!(
-            "  this lock  at most {} under its stopping rule, which needs {} to decide (power not computed)",
-            dsl::counted(*listed_seeds, "seed"),
+            "  this lock  at most {seeds} under its stopping rule, which needs {} to decide (power not computed)",
             fewest.unwrap_or(0)
         ),
-    });
-    said.join("\n") + "\n"
+    }
 }

@@ -17,8 +17,7 @@ use canonc::archs::{self, NamedArch};
 use canonc::fail::{Failure, shown};
 use canonc::foreign::{self, Foreign};
 use canonc::options::PromptArgs;
-use canonc::tokenizer;
-use canonc::{files, output, weights, workspace};
+use canonc::{files, output, tokenizer, weights, workspace};
 
 /// The model that a person named.
 pub(crate) struct Asked<'a> {

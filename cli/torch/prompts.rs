@@ -28,6 +28,31 @@ pub(crate) struct Prompts {
     with_special_tokens: OnceLock<Option<SpecialTokens>>,
 }
 
+/// Refuses another tokenizer than that of the lock's data, and data that is not text.
+fn refuse_other_than_locked(
+    data: Option<&DataSource>,
+    tokenizer: &Tokenizer,
+    instead: &str,
+) -> Result<(), Failure> {
+    match data {
+        Some(DataSource::Text { tokenizer: locked, .. }) => {
+            match locked::mismatch(locked, tokenizer.info()) {
+                Some(differs) => Err(Failure::bad_input(differs)
+                    .help("name the lock's tokenizer with --tokenizer-file, --bos and --eos as it was prepared")),
+                None => Ok(()),
+            }
+        }
+        Some(DataSource::Task { task, .. }) if !task.is_text() => {
+            let name = task.name();
+            Err(Failure::bad_input(format!(
+                "the lock trains on {name}, which has tokens that are not text"
+            ))
+            .help(instead))
+        }
+        Some(DataSource::Task { .. }) | None => Ok(()),
+    }
+}
+
 impl Prompts {
     /// For an arch with `vocab` tokens, trained on `data` if a lock says so.
     pub(crate) fn new(
@@ -61,24 +86,7 @@ impl Prompts {
         }
         let tokenizer = tokenizer::read(kind, path, marks)?;
         let has = tokenizer.text_vocab();
-        match data {
-            None => {}
-            Some(DataSource::Text { tokenizer: locked, .. }) => {
-                if let Some(differs) = locked::mismatch(locked, tokenizer.info()) {
-                    return Err(Failure::bad_input(differs)
-                        .help("name the lock's tokenizer with --tokenizer-file, --bos and --eos as it was prepared"));
-                }
-            }
-            Some(DataSource::Task { task, .. }) => {
-                let name = task.name();
-                if !task.is_text() {
-                    return Err(Failure::bad_input(format!(
-                        "the lock trains on {name}, which has tokens that are not text"
-                    ))
-                    .help(instead));
-                }
-            }
-        }
+        refuse_other_than_locked(data, &tokenizer, instead)?;
         // A lock says that its tokens are text, also where the arch has more of them; an arch alone does not.
         let is_known = data.is_some() || kind != Kind::Bytes;
         let enough = i64::from(has) == vocab || is_known && i64::from(has) < vocab;

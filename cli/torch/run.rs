@@ -21,7 +21,7 @@ use records::run::{Paths, read_experiment, read_lock};
 use records::suites;
 use runtime::execute::Machine;
 use runtime::ranks::{Arrived, Launch};
-use runtime::train::{Options, TrainOutcome, machine_of_rank, time, train};
+use runtime::train::{Options, TrainOutcome, machine_of_rank, train};
 
 use crate::environment::start_again;
 use crate::progress::{Observed, Screen};
@@ -68,12 +68,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let prepared = prepare(&experiment, &folder, args.data.as_deref(), launch.as_ref());
     let (mut job, machine) = others.or_give_up(prepared)?;
     if args.dry_run {
-        let flops = experiment.analysis.train_flops_per_token as f64
-            * experiment.batch.tokens_per_step as f64;
-        let timing = time(&mut job, machine, flops)?;
         let ranks = launch.as_ref().map_or(args.ranks, |launch| Some(launch.size));
-        let ranks = ranks.filter(|ranks| *ranks > 1);
-        return estimate::show(&experiment, &folder, &job, timing, ranks, args);
+        return estimate::show(&experiment, &folder, &mut job, machine, ranks, args);
     }
     let faults = match &args.fault {
         None => Faults::none(),

@@ -262,14 +262,14 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
     ];
     if checked {
         let bytes = kind == &Kind::Bytes.name();
-        let found = match bytes {
+        let result = match bytes {
             true => "every byte has its digest, and every document's tokens are its bytes",
             false => {
                 "every byte has its digest, and every token id is in the vocabulary; only preparing the documents \
                  again shows whether the tokenizer made them"
             }
         };
-        rows.push(vec!["checked".to_owned(), found.to_owned()]);
+        rows.push(vec!["checked".to_owned(), result.to_owned()]);
     }
     output::data(&output::table(&rows, &[], 0))?;
     let mut rows = vec![["source", "documents", "tokens"].map(str::to_owned).to_vec()];
@@ -277,7 +277,14 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
         rows.push(vec![name.clone(), output::grouped(*documents), output::grouped(*tokens)]);
     }
     output::data(&format!("\n{}", output::table(&rows, &[false, true, true], 0)))?;
-    let (Some(reads), Some(run)) = (reads, run) else { return Ok(()) };
+    match (reads, run) {
+        (Some(reads), Some(run)) => show_run(reads, run),
+        (_, _) => Ok(()),
+    }
+}
+
+/// Shows what a lock's run reads.
+fn show_run(reads: &[Read], run: &Run) -> Result<(), Failure> {
     let head = [
         "a run reads",
         "documents",

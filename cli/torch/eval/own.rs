@@ -15,8 +15,7 @@ use runtime::weights::Weights;
 
 use super::{Done, Metric};
 use crate::forward::precision;
-use canonc::commands::eval;
-use canonc::commands::eval::EvalArgs;
+use canonc::commands::eval::{self, EvalArgs};
 use canonc::fail::{Failure, shown};
 use canonc::{documents, workspace};
 

@@ -7,7 +7,8 @@ use records::job::{Estimate, Job, estimate, fits};
 use records::platform::{memory_limit, peak_memory};
 use records::progress::{bytes, rounded, span};
 use records::run::Paths;
-use runtime::train::{Timing, TimingMethod, estimate_of_rank};
+use runtime::execute::Machine;
+use runtime::train::{Timing, TimingMethod, estimate_of_rank, time};
 
 use super::epochs;
 use canonc::commands::run::RunArgs;
@@ -21,15 +22,19 @@ const UNPLANNED_BYTES: u64 = 8 << 20;
 /// An evaluation's share of the time that training takes for the same tokens: forward, of forward and backward.
 const FORWARD_SHARE: f64 = 1.0 / 3.0;
 
-/// Shows what a run takes; `timing` is of one step. Fails if the run does not fit into memory.
+/// Times a step and shows what the run takes. Fails if the run does not fit into memory.
 pub(super) fn show(
     experiment: &Experiment,
     folder: &Path,
-    job: &Job,
-    timing: Timing,
+    job: &mut Job,
+    machine: Machine,
     ranks: Option<u32>,
     args: &RunArgs,
 ) -> Outcome {
+    let flops =
+        experiment.analysis.train_flops_per_token as f64 * experiment.batch.tokens_per_step as f64;
+    let timing = time(job, machine, flops)?;
+    let ranks = ranks.filter(|ranks| *ranks > 1);
     let needed = match ranks {
         None => estimate(job),
         Some(ranks) => {
