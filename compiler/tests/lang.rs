@@ -3,18 +3,19 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
-
 mod lang {
     mod bounds;
     mod carry;
     mod counts;
     mod documented;
+    mod documents;
     mod erasure;
     mod fuzz;
     mod hashes;
     mod one_id;
     mod refusals;
     mod reorder;
+    mod rings;
     mod rules;
     mod tidy;
 }

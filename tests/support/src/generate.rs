@@ -1,8 +1,6 @@
-//! Random architectures: families, hybrids, sizes, shared layers, heads, slot sets, and user
-//! definitions with names that collide with those of std, of primitives and of each other.
-//!
-//! In: proptest's choices. Out: the files of a program with an arch `base` and an arch `filled`.
-//! Must stay true: every one compiles, so that a refusal is a finding.
+//! Random architectures: families, hybrids, sizes, shared layers, heads, slot sets, and user definitions with names
+//! that collide with those of std, of primitives and of each other. Each program has an arch `base` and an arch
+//! `filled`; every one is valid, so a refusal is a finding.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

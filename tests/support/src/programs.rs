@@ -1,7 +1,4 @@
-//! Programs made of files and texts, as on the command line.
-//!
-//! In: names of committed files, or texts. Out: compiled archs, or rendered diagnostics. Must stay
-//! true: a failure names the text and its error.
+//! Compiles committed files and texts, as the command line does. A failure names the text and its error.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,6 +26,22 @@ pub fn files(folder: &str, ending: &str) -> Vec<String> {
         .filter(|name| name.ends_with(ending))
         .collect();
     names.into_iter().map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// All files below a folder, sorted, with paths from the root of the repository.
+pub fn files_below(folder: &str) -> Vec<String> {
+    let (mut open, mut all) = (vec![folder.trim_end_matches('/').to_owned()], Vec::new());
+    while let Some(folder) = open.pop() {
+        for entry in
+            std::fs::read_dir(root().join(&folder)).unwrap_or_else(|e| panic!("{folder}: {e}"))
+        {
+            let entry = entry.unwrap();
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type().unwrap().is_dir() { open.push(path) } else { all.push(path) }
+        }
+    }
+    all.sort();
+    all
 }
 
 /// A file and all its imports.

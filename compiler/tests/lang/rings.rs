@@ -1,0 +1,327 @@
+//! The order of crates and files: three rings and extensions, and no circle between files.
+//!
+//! A crate uses only crates of its own ring or of those inside it, and nothing but the program uses an extension. A module
+//! uses only modules listed above it in `lib.rs`, and no two files use one another. A file may use its own parent: a folder
+//! of modules is one idea.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use support::programs::{files_below, read};
+
+/// Crates by ring, from the innermost. Everything below `ext/` is an extension, which only the program may use.
+const RINGS: [(&str, &[&str]); 3] = [
+    ("core", &["std", "dsl", "tasks", "compiler", "lab"]),
+    (
+        "run",
+        &["disk", "data", "records", "report", "scale", "gpu", "runtime", "recipes/published/data"],
+    ),
+    ("app", &["cli"]),
+];
+
+/// Uses of extensions that are to go (docs/dev/decisions.md). A use that is gone must leave this list.
+const NOT_YET: [(&str, &[&str]); 2] = [
+    (
+        "cli",
+        &[
+            "ext/audit",
+            "ext/bench",
+            "ext/draw",
+            "ext/interop",
+            "ext/lsp",
+            "ext/serve",
+            "ext/sign",
+            "ext/suite",
+        ],
+    ),
+    ("report", &["ext/suite"]),
+];
+
+/// The ring of a crate's folder, as a number from the inside.
+fn ring(folder: &str) -> usize {
+    let known = RINGS.iter().position(|(_, folders)| folders.contains(&folder));
+    known.unwrap_or_else(|| {
+        assert!(folder.starts_with("ext"), "{folder} is in no ring: add it to RINGS");
+        RINGS.len()
+    })
+}
+
+/// Folders of the crates of the workspace, but for those that only tests use.
+pub(super) fn crates() -> Vec<String> {
+    let manifest = read("Cargo.toml");
+    let members = manifest.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    let members = members.split(',').map(|member| member.trim().trim_matches('"').to_owned());
+    let members = members.filter(|member| !member.is_empty() && member != "tests/support");
+    members.chain(["cli".to_owned()]).collect()
+}
+
+/// The folder of each crate of the repository, by its package's name.
+fn folders() -> BTreeMap<String, String> {
+    let manifest = read("Cargo.toml");
+    let table = manifest.split("[workspace.dependencies]").nth(1).unwrap();
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    let path = |line: &str| Some(line.split_once("path = \"")?.1.split('"').next()?.to_owned());
+    lines.filter_map(|line| Some((line.split_once(" = ")?.0.to_owned(), path(line)?))).collect()
+}
+
+/// Packages that a crate's manifest names under `[dependencies]`.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let table = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+    let lines = table.lines().take_while(|line| !line.starts_with('['));
+    lines.map(|line| line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The manifest of a crate; that of the command line is the workspace's.
+fn manifest(folder: &str) -> String {
+    if folder == "cli" { "Cargo.toml".to_owned() } else { format!("{folder}/Cargo.toml") }
+}
+
+fn climb(folder: &str, used: &str) -> String {
+    format!("{folder} depends on {used}, which is further out")
+}
+
+/// Dependencies that point outwards, as sentences.
+fn climbs(folder: &str, manifest: &str, folders: &BTreeMap<String, String>) -> Vec<String> {
+    let used = dependencies(manifest).into_iter().filter_map(|package| folders.get(&package));
+    let outward = used.filter(|used| {
+        let is_extension = ring(used) == RINGS.len();
+        ring(used) > ring(folder) || (is_extension && !folder.starts_with("ext"))
+    });
+    outward.map(|used| climb(folder, used)).collect()
+}
+
+#[test]
+fn crates_use_only_their_ring_and_those_inside_it() {
+    let folders = folders();
+    let all: BTreeSet<String> = crates()
+        .iter()
+        .flat_map(|folder| climbs(folder, &read(&manifest(folder)), &folders))
+        .collect();
+    let known =
+        NOT_YET.iter().flat_map(|(folder, used)| used.iter().map(|used| climb(folder, used)));
+    assert_eq!(all, known.collect());
+}
+
+/// The path of a module below its crate, such as `["op", "rope"]`; empty for `lib.rs`.
+type Module = Vec<String>;
+
+/// A file without comments and without its unit tests.
+fn program_of(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let code = |line: &str| line.split_once("//").map_or(line, |(code, _)| code).to_owned();
+    text[..end].lines().map(code).collect::<Vec<_>>().join("\n")
+}
+
+/// A crate's modules with their texts, without those that only tests compile.
+fn modules(files: &[(String, String)]) -> BTreeMap<Module, String> {
+    let module = |name: &str| -> Module {
+        let path = name.trim_end_matches(".rs").split('/').filter(|part| *part != "lib");
+        path.map(str::to_owned).collect()
+    };
+    let mut tests = BTreeSet::new();
+    for (name, text) in files {
+        let lines: Vec<&str> = text.lines().collect();
+        for pair in lines.windows(2).filter(|pair| pair[0] == "#[cfg(test)]") {
+            if let Some((_, child)) = pair[1].split_once("mod ") {
+                let child = child.trim_end_matches([';', ' ', '{']).to_owned();
+                tests.insert([module(name), vec![child]].concat());
+            }
+        }
+    }
+    let all = files.iter().map(|(name, text)| (module(name), program_of(text)));
+    all.filter(|(path, _)| !tests.iter().any(|test| path.starts_with(test))).collect()
+}
+
+/// Splits a list at the commas outside of braces.
+fn items(list: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(&list[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.push(&list[start..]);
+    found
+}
+
+/// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
+fn unfold(prefix: &[String], tree: &str, paths: &mut Vec<Module>) {
+    for item in items(tree).into_iter().map(str::trim).filter(|item| !item.is_empty()) {
+        let (head, group) = item.split_once('{').map_or((item, None), |(a, b)| (a, Some(b)));
+        let head = head.split(" as ").next().unwrap_or(head);
+        let words = head.split("::").map(str::trim).filter(|word| !word.is_empty());
+        let path = [prefix, &words.map(str::to_owned).collect::<Vec<_>>()].concat();
+        match group {
+            Some(group) => unfold(&path, group.trim_end().trim_end_matches('}'), paths),
+            None => paths.push(path),
+        }
+    }
+}
+
+/// Paths in a text that begin with `crate`, `super` or `self`, in `use` lines and elsewhere.
+fn paths(text: &str) -> Vec<Module> {
+    let (mut paths, mut rest) = (Vec::new(), String::new());
+    for (number, statement) in text.split("use ").enumerate() {
+        let tree = statement.split(';').next().unwrap_or_default();
+        let is_use = number > 0
+            && ["crate::", "super::", "self::"].iter().any(|root| tree.starts_with(root));
+        if is_use {
+            unfold(&[], tree, &mut paths);
+            rest.push_str(&statement[tree.len()..]);
+        } else {
+            rest.push_str(statement);
+        }
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    for word in rest.split(|c| !is_word(c)) {
+        let parts: Vec<&str> = word.split("::").filter(|part| !part.is_empty()).collect();
+        let rooted = parts.first().is_some_and(|root| ["crate", "super", "self"].contains(root));
+        if rooted && parts.len() > 1 && !word.starts_with(':') {
+            paths.push(parts.into_iter().map(str::to_owned).collect());
+        }
+    }
+    paths
+}
+
+/// The modules of the crate that each module uses, but for its own parents.
+fn uses(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Module>> {
+    let target = |module: &Module, path: &[String]| {
+        let (mut base, mut rest) = (module.clone(), path);
+        if rest[0] == "crate" {
+            (base, rest) = (Module::new(), &rest[1..]);
+        } else if rest[0] == "self" {
+            rest = &rest[1..];
+        }
+        while rest.first().is_some_and(|word| word == "super") {
+            base.pop();
+            rest = &rest[1..];
+        }
+        let full = [base.as_slice(), rest].concat();
+        let prefixes = (1..=full.len())
+            .rev()
+            .filter_map(|length| modules.get_key_value(&full[..length]).map(|(module, _)| module));
+        prefixes.into_iter().next()
+    };
+    let mut all = BTreeMap::new();
+    for (module, text) in modules {
+        let mut used: BTreeSet<&Module> =
+            paths(text).iter().filter_map(|path| target(module, path)).collect();
+        for (child, _) in modules.iter().filter(|(child, _)| {
+            child.len() == module.len() + 1 && child.starts_with(module) && !module.is_empty()
+        }) {
+            let name = child.last().map(|name| format!("{name}::")).unwrap_or_default();
+            if text.split(&name).next().is_some_and(|before| before.len() < text.len()) {
+                used.insert(child);
+            }
+        }
+        used.retain(|used| !module.starts_with(used));
+        all.insert(module, used);
+    }
+    all
+}
+
+/// Whether `from` leads to `to` by one use or more.
+fn leads<'a>(
+    uses: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
+    from: &'a Module,
+    to: &Module,
+) -> bool {
+    let (mut open, mut seen) = (vec![from], BTreeSet::new());
+    while let Some(module) = open.pop() {
+        for next in &uses[module] {
+            if *next == to {
+                return true;
+            }
+            if seen.insert(*next) {
+                open.push(next);
+            }
+        }
+    }
+    false
+}
+
+/// Modules that use themselves by way of others, as paths.
+fn circles(files: &[(String, String)]) -> Vec<String> {
+    let modules = modules(files);
+    let uses = uses(&modules);
+    let circular = uses.keys().filter(|module| leads(&uses, module, module));
+    circular.map(|module| module.join("/")).collect()
+}
+
+/// Uses of a module that `lib.rs` lists further down, as sentences.
+fn out_of_order(files: &[(String, String)]) -> Vec<String> {
+    let lib = files.iter().find(|(name, _)| name == "lib.rs").map(|(_, text)| text.as_str());
+    let lines = lib.unwrap_or_default().lines();
+    let order: Vec<&str> = lines
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
+        .filter_map(|line| line.strip_suffix(';'))
+        .collect();
+    let position =
+        |module: &Module| order.iter().position(|name| module.first().is_some_and(|m| m == name));
+    let modules = modules(files);
+    let mut sentences = Vec::new();
+    for (module, used) in uses(&modules) {
+        for used in used {
+            if position(module).zip(position(used)).is_some_and(|(here, there)| there > here) {
+                let (module, used) = (module.join("/"), used.join("/"));
+                sentences.push(format!("{module} uses {used}, which lib.rs lists below it"));
+            }
+        }
+    }
+    sentences
+}
+
+/// The files of a crate with paths below its sources.
+fn sources(folder: &str) -> Vec<(String, String)> {
+    let below = if folder == "cli" { "cli/".to_owned() } else { format!("{folder}/src/") };
+    let names = files_below(&below).into_iter().filter(|name| name.ends_with(".rs"));
+    names.map(|name| (name[below.len()..].to_owned(), read(&name))).collect()
+}
+
+#[test]
+fn modules_use_only_those_above_them_and_no_circle() {
+    let mut faults = Vec::new();
+    // The crates of texts have one file.
+    let texts = ["std", "recipes/published/data"];
+    for folder in crates().into_iter().filter(|folder| !texts.contains(&folder.as_str())) {
+        let files = sources(&folder);
+        let sentences =
+            circles(&files).into_iter().map(|module| format!("{module} is in a circle"));
+        let sentences = sentences.chain(out_of_order(&files));
+        faults.extend(sentences.map(|sentence| format!("{folder}: {sentence}")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_planted_circle_or_climb_is_found() {
+    let files = |texts: &[(&str, &str)]| -> Vec<(String, String)> {
+        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    };
+    let lib = ("lib.rs", "pub mod a;\npub mod b;\n");
+    let order = files(&[lib, ("a.rs", "use crate::b::{B, C};\n"), ("b.rs", "")]);
+    assert_eq!(circles(&order), [] as [&str; 0]);
+    assert_eq!(out_of_order(&order), ["a uses b, which lib.rs lists below it"]);
+    let siblings = [lib, ("a.rs", "mod x;\nmod y;\n"), ("a/x.rs", "use super::y;\n"), ("b.rs", "")];
+    let circle = files(&[&siblings[..], &[("a/y.rs", "fn f() { super::x::g() }\n")]].concat());
+    assert_eq!(circles(&circle), ["a/x", "a/y"]);
+    let tests = "#[cfg(test)]\nmod tests {\n    use super::super::x::g;\n}\n";
+    assert_eq!(circles(&files(&[&siblings[..], &[("a/y.rs", tests)]].concat())), [] as [&str; 0]);
+    let parent =
+        files(&[lib, ("a.rs", "mod x;\nfn f() { x::g() }\n"), ("a/x.rs", "use super::f;\n")]);
+    assert_eq!(circles(&parent), [] as [&str; 0]);
+    let folders: BTreeMap<String, String> = [("canonc-lab", "lab"), ("canonc-serve", "ext/serve")]
+        .map(|(package, folder)| (package.to_owned(), folder.to_owned()))
+        .into();
+    let manifest = "[package]\n\n[dependencies]\ncanonc-lab.workspace = true\n";
+    assert_eq!(climbs("runtime", manifest, &folders), [] as [&str; 0]);
+    assert_eq!(climbs("dsl", manifest, &folders), [] as [&str; 0]);
+    let manifest = "[package]\n\n[dependencies]\ncanonc-serve = { workspace = true }\n";
+    assert_eq!(climbs("runtime", manifest, &folders).len(), 1);
+    assert_eq!(climbs("ext/suite", manifest, &folders), [] as [&str; 0]);
+}
