@@ -1,7 +1,9 @@
-//! Out: run paths to libtorch, so that `canonc` starts without any environment variable: beside an installed
-//! binary, then inside this clone, wherever that is moved, then where torch-sys found it. Without the `torch`
-//! feature: nothing. DT_RUNPATH, so LD_LIBRARY_PATH still wins. With CANONC_RELOCATABLE set, only the first: a program
-//! that other machines get names no folder of this one.
+//! Adds run paths to libtorch, so that `canonc` starts without any environment variable. With the `torch` feature, the
+//! paths are, in order: `../lib/canonc` from the binary, for an installed `canonc`; libtorch inside this clone,
+//! relative to the binary, so that the clone can be moved; and the folder where torch-sys found libtorch.
+//!
+//! They are DT_RUNPATH entries, so LD_LIBRARY_PATH still wins. With CANONC_RELOCATABLE set, only the first path is
+//! added: a program for other machines must not name a folder of this one.
 
 use std::env;
 use std::path::{Path, PathBuf};

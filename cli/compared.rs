@@ -10,8 +10,8 @@ use lab::comparison::{Comparison, Role, Run};
 use lab::experiment::Experiment;
 use lab::field::TABLE;
 use lab::verdict;
-use report::compare::{self, Arm, Proved};
-use report::page::{self, Heading, Part, Report};
+use report::compare::{self, Arm, Facts, Proof};
+use report::page::{self, Heading, PageContents, Part};
 use report::scores::Scores;
 
 use crate::fail::{Failure, shown};
@@ -154,32 +154,32 @@ pub fn change(change: &verdict::Change) -> String {
 }
 
 /// Other locks and finished seeds of the arms; `dir` is the folder of runs.
-pub fn siblings(
+pub fn other_records(
     comparison: &Comparison,
     compared: &compare::Comparison,
     dir: &Path,
     places: &[PathBuf],
-) -> compare::Siblings {
+) -> compare::OtherRecords {
     let locks = Path::new(LOCKFILES);
-    compare::siblings(comparison, locks, dir, places, compared.used_seeds())
+    compare::other_records(comparison, locks, dir, places, compared.used_seeds())
 }
 
 /// The HTML file to write of a comparison, from curves that have been read.
 pub fn page(
     locked: &Comparison,
-    compared: &compare::Comparison,
+    facts: Facts,
     runs: &[&lab::comparison::Run],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<String, Failure> {
-    let parts = vec![part(locked, compared, runs, folder, finished)?];
-    page::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
+    let parts = vec![part(locked, facts, runs, folder, finished)?];
+    page::page(&PageContents { parts, ..PageContents::default() }).map_err(Failure::machine)
 }
 
 /// The part of a page that shows a comparison.
 pub fn part(
     locked: &Comparison,
-    compared: &compare::Comparison,
+    facts: Facts,
     due: &[&lab::comparison::Run],
     folder: &Path,
     finished: &FinishedRuns,
@@ -194,21 +194,21 @@ pub fn part(
             role: Some(run.role),
             seed: run.seed,
             point: run.point,
-            at: compared.points.get(run.point).cloned().unwrap_or_default(),
+            at: facts.points.get(run.point).cloned().unwrap_or_default(),
             experiment: run.experiment.clone(),
             folder: place.clone(),
             logged: logged?,
         });
     }
     let entries = locked.treatment.keys().map(|arm| (arm.clone(), locked.entries(arm))).collect();
-    Ok(Part::new(heading(locked, compared), compared, entries, runs))
+    Ok(Part::new(heading(locked, &facts), facts, entries, runs))
 }
 
 /// A result of `canonc eval`.
 pub fn scores(path: &Path) -> Result<Scores, Failure> {
     let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
-    Scores::parse(&text).map_err(|why| {
-        Failure::bad_input(format!("`{}` is not a result of `canonc eval`: {why}", shown(path)))
+    Scores::parse(&text).map_err(|error| {
+        Failure::bad_input(format!("`{}` is not a result of `canonc eval`: {error}", shown(path)))
             .help("write one with `canonc eval MODEL --suite SUITE --out FILE`")
     })
 }

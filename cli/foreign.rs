@@ -36,7 +36,7 @@ pub fn own_arch(folder: &Path) -> Result<Option<PathBuf>, Failure> {
     if exported.is_file() {
         return Ok(Some(exported));
     }
-    Ok(Record::beside(folder)?.and_then(|record| record.arch))
+    Ok(ImportRecord::beside(folder)?.and_then(|record| record.arch))
 }
 
 /// The model of a folder; `None` if it is no folder of another program. Diagnostics have been shown.
@@ -59,8 +59,8 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
         let message = format!("`--arch {arch}` is given, but `{}` has one arch", shown(folder));
         return Err(Failure::bad_input(message).help("remove --arch"));
     }
-    let request = other::Request { source: folder, name: None, devices: None, weights: false };
-    let imported = other::read(&request)?;
+    let request = Request { source: folder, name: None, devices: None, weights: false };
+    let imported = interop::import::read(&request)?;
     let record = plain(folder, imported.texts);
     Ok(Some(Foreign { compiled: imported.compiled, record }))
 }
@@ -79,7 +79,7 @@ pub fn beside(weights: &Path) -> Result<Option<ImportRecord>, Failure> {
         false if is_named => disk::parent(weights),
         false => return Ok(None),
     };
-    let record = Record::beside(folder)?;
+    let record = ImportRecord::beside(folder)?;
     if record.is_some() || !is_model(folder) {
         return Ok(record);
     }
@@ -110,6 +110,6 @@ pub fn config_texts(path: &Path) -> Result<TextSettings, Failure> {
     let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
     let read = interop::json::read(&place, &bytes)
-        .and_then(|root| Texts::of(&Keys::new(&place, &root)?, &name));
+        .and_then(|root| TextSettings::of(&Keys::new(&place, &root)?, &name));
     read.map_err(Failure::from)
 }

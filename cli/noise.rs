@@ -52,7 +52,7 @@ pub fn measured(
     comparison: &Comparison,
     confidence: Confidence,
 ) -> Result<(Noise, Source), Failure> {
-    let metric = compare::called(&comparison.analysis.primary);
+    let metric = compare::metric_name(&comparison.analysis.primary);
     let values = finished(dir, comparison, metric)?;
     let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
     let seeds = |value: &BaseValue| match value.role {

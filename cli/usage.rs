@@ -49,10 +49,8 @@ pub(crate) fn answer(program: &Program, error: &clap::Error, argv: &[OsString]) 
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<&str> {
-    match error.get(kind)? {
-        ContextValue::String(text) => Some(text),
-        _ => None,
-    }
+    let Some(ContextValue::String(text)) = error.get(kind) else { return None };
+    Some(text)
 }
 
 fn texts(error: &clap::Error, kind: ContextKind) -> &[String] {
@@ -64,6 +62,7 @@ fn texts(error: &clap::Error, kind: ContextKind) -> &[String] {
 }
 
 /// What is wrong, in one sentence.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other kinds name no value")]
 fn message(error: &clap::Error) -> String {
     let argument = text(error, ContextKind::InvalidArg).unwrap_or_default();
     let value = text(error, ContextKind::InvalidValue).unwrap_or_default();

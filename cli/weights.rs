@@ -140,7 +140,7 @@ pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
 pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
     let Some((run, experiment)) = run_of(path) else {
-        let record = Record::beside(path)?;
+        let record = ImportRecord::beside(path)?;
         return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
     };
     let other = experiment.arch.compiled.identity.graph != compiled.identity.graph;

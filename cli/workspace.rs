@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use interop::beside::RECORD;
+use interop::record::RECORD;
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};

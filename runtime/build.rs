@@ -1,6 +1,7 @@
-//! In: the libtorch that torch-sys found (it publishes its lib folder). Out: the compiled C++ shim, and a run path to
-//! that folder in this package's test binaries.
-//! Must stay true: there is one libtorch, the one tch was built against; DT_RUNPATH, so LD_LIBRARY_PATH still wins.
+//! Compiles the C++ shim (`native/`) and links it against the libtorch that torch-sys found.
+//!
+//! torch-sys publishes its lib folder, so both use one libtorch, the one that tch was built against. This package's
+//! test binaries get a run path to that folder, as DT_RUNPATH, so LD_LIBRARY_PATH still takes precedence.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -61,7 +62,7 @@ fn main() {
     }
 }
 
-/// With a CUDA build of libtorch, compiles the library for exchanges between GPUs and puts it beside the programs.
+/// With a CUDA build of libtorch, compiles the library for exchanges between GPUs and copies it next to the binaries.
 fn nccl(lib: &Path) {
     let Some(torch) = lib.parent().filter(|_| lib.join("libtorch_cuda.so").is_file()) else {
         return;

@@ -1,8 +1,6 @@
-//! Tests of the real binary: exit code, standard output and standard error.
-//!
-//! In: arguments, and folders made for one test. Out: snapshots in `tests/cli`, with digests and the
-//! folder's name replaced. Must stay true: the results are the same with and without libtorch; every command's
-//! help, work and bad input is tested here.
+//! Tests of the `canonc` binary: exit code, standard output and standard error, as snapshots in `tests/cli` with
+//! digests and the folder's name replaced. Every command's help, work and bad input is tested here, and the results are
+//! the same with and without libtorch.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
-//! Tests of `canonc serve` with other people's clients: the `openai` package and lm-evaluation-harness.
+//! Tests of `canonc serve` with other people's clients: the `openai` package and lm-evaluation-harness, which must have
+//! the same scores over HTTP as with the exported folder in `transformers`.
 //!
-//! In: a small Llama made here, exported to a folder. Out: pass or fail. Must stay true: lm-evaluation-harness has the
-//! same scores by HTTP as with the folder in `transformers`. `cargo test` does not run these tests, since their Python
-//! environment takes five minutes and 6 GB; `make test-serve` does, in CI. The environment of `make test-transformers` is
-//! used where it is, with these packages added. CANONC_SERVE_PYTHON names another Python that has them.
+//! `cargo test` does not run these tests, since their Python environment takes five minutes and 6 GB; `make test-serve`
+//! does, in CI. If the environment of `make test-transformers` exists, these packages are added to it.
+//! CANONC_SERVE_PYTHON names another Python that has them.
 #![cfg(feature = "torch")]
 
 use std::fs;
@@ -18,7 +18,7 @@ use interop::export::{Request, To, write};
 use interop::tokenizer::Tokenizer;
 use runtime::weights::Weights;
 
-/// What the clients need, with versions; torch and transformers as in the README of an exported folder.
+/// The packages that the clients need, with versions; torch and transformers as in the README of an exported folder.
 const PACKAGES: &[&str] =
     &["openai==3.57.0", "lm-eval[api]==0.4.13", "torch==2.11.0", "transformers==5.24.0"];
 const NEEDED: &str = "import openai, lm_eval, tenacity, aiohttp, torch, transformers";
@@ -29,7 +29,7 @@ const ONE_THREAD: [(&str, &str); 2] = [("OMP_NUM_THREADS", "1"), ("MKL_NUM_THREA
 const ARCH: &str = "arch llama { vocab 258  dim 48  norm_eps 1e-5  init lingua
   layers 2 of decoder { mixer attention { heads 4, kv_heads 2, rope { theta 10000, layout half } }  mlp swiglu { hidden 96 } } }";
 
-/// A Python that a person names.
+/// The Python in CANONC_SERVE_PYTHON.
 fn named() -> Option<PathBuf> {
     let mut variables = std::env::vars_os();
     let found = variables.find(|(name, _)| name == "CANONC_SERVE_PYTHON");

@@ -1,8 +1,6 @@
-//! `canonc run` and `canonc verify` as processes: killed, interrupted, refused, and resumed.
-//!
-//! In: a small recipe, locked here, in a temporary folder. Must stay true: a run that was killed anywhere and resumed
-//! has the same bits as an uninterrupted run: weights, both moments, metrics; every refusal has its exit code and gives
-//! the next command to type. No test depends on elapsed time.
+//! `canonc run` and `canonc verify` as processes: killed, interrupted, refused, and resumed. A run that was killed
+//! anywhere and resumed has the same bits as an uninterrupted run: weights, both moments, metrics. Every refusal has
+//! its exit code and gives the next command to type. No test depends on elapsed time.
 #![cfg(feature = "torch")]
 
 mod run_cli {

@@ -7,12 +7,11 @@ mod read;
 
 use std::path::{Path, PathBuf};
 
-use audit::vocabularies::VOCABULARIES;
+use audit::curves::{self, Curves};
+use audit::vocabularies::{VOCABULARIES, Vocabulary};
+use audit::{BadInput, Experiment, Findings, MAX_EXPERIMENTS, Names, Rules, Subject};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use lab::audit::vocabulary::{VOCABULARIES, Vocabulary};
-use lab::audit::{self, Findings, MAX_EXPERIMENTS, Names, Rules};
-use report::curves::{self, Curves};
 
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{output, workspace};
@@ -125,14 +124,38 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         Some(path) => rules(path)?,
         None => Rules::default(),
     };
+    let experiments = experiments(args, &rules)?;
+    let mut curves = if args.published { read::published_curves()? } else { Curves::default() };
+    let mut runs = Vec::new();
+    if let Some(path) = &args.curves {
+        let read = read::curves(path)?;
+        runs.extend(read.runs().map(str::to_owned));
+        curves.extend(read).map_err(|error| {
+            Failure::bad_input(error).at(shown(path)).help("give each run its own name")
+        })?;
+    }
+    let experiments = named_apart(experiments, &rules)?;
+    let subjects = audit::subjects(&experiments);
+    rules.resolve(&subjects);
+    check_rules(args, &rules, &subjects)?;
+    if let Some(path) = &args.curves {
+        check_curves(path, &runs, &subjects)?;
+    }
+    let mut findings = Findings::default();
+    curves::findings(&curves, &subjects, &mut findings);
+    let report = audit::audit(&subjects, &rules, findings);
+    match args.json {
+        true => output::json(&audit::json(&report))?,
+        false => output::data(&audit::text(&report))?,
+    }
+    Ok(if report.fails() { Exit::Finding } else { Exit::Fine })
+}
+
+/// The experiments of all files.
+fn experiments(args: &AuditArgs, rules: &Rules) -> Result<Vec<Experiment>, Failure> {
     let vocabulary = args.vocabulary.as_deref().and_then(Vocabulary::named);
     let names = Names { vocabulary, own: rules.is.clone() };
-    let mut experiments = Vec::new();
-    let mut curves = Curves::default();
-    if args.published {
-        experiments.extend(read::published()?);
-        curves = read::published_curves()?;
-    }
+    let mut experiments = if args.published { read::published()? } else { Vec::new() };
     workspace::refuse_repeated(&args.paths)?;
     for path in &args.paths {
         // With several files, locks of architectures are skipped, as in a folder.
@@ -146,14 +169,11 @@ pub fn audit(args: &AuditArgs) -> Outcome {
             .at(shown(first))
             .help("an architecture alone cannot be audited: build a recipe"));
     }
-    let mut own = Vec::new();
-    if let Some(path) = &args.curves {
-        let read = read::curves(path)?;
-        own.extend(read.runs().map(str::to_owned));
-        curves.extend(read).map_err(|why| {
-            Failure::bad_input(why).at(shown(path)).help("give each run its own name")
-        })?;
-    }
+    Ok(experiments)
+}
+
+/// Each experiment once, with a name of its own.
+fn named_apart(experiments: Vec<Experiment>, rules: &Rules) -> Result<Vec<Experiment>, Failure> {
     if experiments.len() > MAX_EXPERIMENTS {
         let message = format!(
             "there are {} experiments; at most {MAX_EXPERIMENTS} can be compared",
@@ -162,31 +182,38 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         return Err(Failure::bad_input(message).help("audit one sweep at a time"));
     }
     let mut experiments = read::once(experiments);
-    read::told_apart(&mut experiments);
+    read::tell_apart(&mut experiments);
     experiments.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
-    let subjects = audit::subjects(&experiments);
-    rules.resolve(&subjects);
-    if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
-        let failure =
-            Failure::bad_input(format!("a rule uses the key `{key}`, which no experiment has"))
-                .at(args.rules.as_deref().map_or(String::new(), shown));
-        return Err(match near {
-            Some(near) => failure.help(format!("did you mean `{near}`?")),
-            None => failure.help("`canonc audit --list` lists the keys"),
-        });
+    Ok(experiments)
+}
+
+/// Refuses rules about keys that no experiment has, and treatments that cover something measured.
+fn check_rules(args: &AuditArgs, rules: &Rules, subjects: &[Subject]) -> Result<(), Failure> {
+    let file = args.rules.as_deref().map_or(String::new(), shown);
+    if let Some((key, suggestion)) = rules.unknown(subjects).into_iter().next() {
+        let message = format!("a rule uses the key `{key}`, which no experiment has");
+        return Err(Failure::bad_input(message).at(file).help(match suggestion {
+            Some(key) => format!("did you mean `{key}`?"),
+            None => "`canonc audit --list` lists the keys".to_owned(),
+        }));
     }
-    if let Some((entry, measured)) = rules.measured(&subjects) {
+    if let Some((entry, measured)) = rules.measured(subjects) {
         return Err(Failure::bad_input(format!(
             "the treatment `{entry}` of a rule covers `{measured}`, and what is measured is no treatment"
         ))
-        .at(args.rules.as_deref().map_or(String::new(), shown))
+        .at(file)
         .help("name what the experiments train differently"));
     }
+    Ok(())
+}
+
+/// Refuses curves of which none belongs to an experiment, and warns of one that belongs to none.
+fn check_curves(path: &Path, runs: &[String], subjects: &[Subject]) -> Result<(), Failure> {
     let has_experiment = |run: &str| subjects.iter().any(|subject| subject.name == run);
     let unmatched: Vec<&str> =
-        own.iter().map(String::as_str).filter(|run| !has_experiment(run)).collect();
-    if let (Some(path), true) = (&args.curves, unmatched.len() == own.len()) {
-        let run = own.first().map_or("", String::as_str);
+        runs.iter().map(String::as_str).filter(|run| !has_experiment(run)).collect();
+    if unmatched.len() == runs.len() {
+        let run = runs.first().map_or("", String::as_str);
         let experiment = subjects.first().map_or("", |subject| subject.name.as_str());
         return Err(Failure::bad_input(format!(
             "no curve belongs to an experiment: the curves are of `{run}` and others, the experiments are `{experiment}` and others"
@@ -201,14 +228,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
             "warning: no experiment is called `{first}`{more}: its curve is not used"
         ));
     }
-    let mut found = Findings::default();
-    curves::findings(&curves, &subjects, &mut found);
-    let report = audit::audit(&subjects, &rules, found);
-    match args.json {
-        true => output::json(&audit::json(&report))?,
-        false => output::data(&audit::text(&report))?,
-    }
-    Ok(if report.fails() { Exit::Finding } else { Exit::Fine })
+    Ok(())
 }
 
 /// Reads a rules file. Its errors have been shown.
@@ -225,4 +245,10 @@ fn rules(path: &Path) -> Result<Rules, Failure> {
         }
         Failure::shown(Exit::BadInput)
     })
+}
+
+/// A file that is not what it should be, with the line.
+fn refused(source: &str, bad: BadInput) -> Failure {
+    let line = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
+    Failure::bad_input(bad.message).at(line).help(bad.help)
 }

@@ -1,4 +1,4 @@
-//! `canonc bench`: times of kernels, steps and decoding. `cli/torch/bench.rs` does it.
+//! `canonc bench`: times of training steps, by kernel and beside PyTorch. `cli/torch/bench.rs` does it.
 
 use std::path::PathBuf;
 
@@ -6,25 +6,20 @@ use clap::{Args, ValueEnum};
 
 use crate::options::{MachineArgs, within};
 
-/// Benchmark our kernels against libtorch's, training steps against PyTorch's, decoding against transformers
+/// Time training steps, by kernel and against PyTorch's
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canonc bench canon               the Canon layer at the two shapes in docs/performance.md
-  canonc bench canon --rounds 50
-  canonc bench scan --rounds 3     gated linear attention, the delta rule and Mamba2's scan
   canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512
   canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192
   canonc bench peers               a training step next to PyTorch's, with the python3 on PATH
   canonc bench peers --python env/bin/python --rounds 9 --dtype bf16
   canonc bench peers arch/gla_demo.canon --batch 8 --seq-len 256
-  canonc bench decode              a text token by token, next to transformers
 
 `peers` trains a Llama and a LlamaCanon (arch/peer.canon) in canonc and in PyTorch, eager and compiled, on the CPU. Each
 is a process of its own; they take turns, five steps at a time. PyTorch runs as installed, and again with an allocator
 that keeps its pages (glibc's own, by its environment variable). `step` and `peers` count operations and bytes of each
-kernel from the plan and compare them with a matrix product and a copy on this machine. `decode` generates 32 tokens with
-a Llama of 100 M parameters (arch/llama_768.canon) in canonc and in transformers, in f32 and in bf16.
+kernel from the plan and compare them with a matrix product and a copy on this machine.
 
 With a file, `peers` races its architecture against the module that `canonc export --to torch` writes for it: PyTorch's
 operations, one for each node of the graph, and scans by chunks of 16 tokens. That is not what an expert would write for
@@ -39,25 +34,24 @@ pub struct BenchArgs {
     /// The architecture, if a file has several
     #[arg(long, value_name = "NAME")]
     pub arch: Option<String>,
-    /// For `step` and `peers`: sequences per step [default: 8]
+    /// Sequences per step [default: 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<i64>(1, 1 << 20))]
     pub batch: Option<i64>,
-    /// For `step` and `peers`: tokens per sequence; several lengths give a table [default: 512]
+    /// Tokens per sequence; for `step`, several lengths give a table [default: 512]
     #[arg(long, value_name = "N,…", value_delimiter = ',', allow_negative_numbers = true, value_parser = within::<i64>(1, 1 << 24))]
     pub seq_len: Vec<i64>,
-    /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`, 7 for `decode`]
+    /// Number of rounds; each round times every implementation once [default: 20; 5 for `peers`]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u16>(1, u16::MAX))]
     pub rounds: Option<u16>,
-    /// For `peers` and `decode`: a Python with PyTorch, for `decode` also transformers [default: the first with
-    /// libtorch's version: python3, or the environment that --make-environment made]
+    /// For `peers`: a Python with PyTorch [default: the first with libtorch's version: python3, or the environment that
+    /// --make-environment made]
     #[arg(long, value_name = "PATH")]
     pub python: Option<PathBuf>,
-    /// For `peers` and `decode`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an
-    /// environment in the user's cache folder
+    /// For `peers`: if no Python has PyTorch of libtorch's version, download it (about 5 GB) into an environment in the
+    /// user's cache folder
     #[arg(long, conflicts_with = "python")]
     pub make_environment: bool,
-    /// For `step` and `decode`: train as many steps, or generate as many tokens, as each line of standard input says, and
-    /// answer with their times
+    /// For `step`: train as many steps as each line of standard input says, and answer with their times
     #[arg(long, hide = true)]
     pub serve: bool,
     #[command(flatten)]
@@ -83,16 +77,8 @@ impl BenchArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchWhat {
-    /// Forward and backward of one Canon layer
-    Canon,
-    /// Forward and backward of the scans of GLA, Gated DeltaNet and Mamba2, and how their time grows with length
-    Scan,
     /// A training step of an architecture, with the time of each operation
     Step,
     /// A training step of a Llama and a LlamaCanon, compared with PyTorch's
     Peers,
-    /// Generation of one text by a Llama of 100 M parameters, compared with transformers
-    Decode,
-    /// The playground's generators, compared with the published Python ones
-    Data,
 }

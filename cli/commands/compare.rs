@@ -17,12 +17,11 @@ use lab::field::FieldValue;
 use lab::lock::Lock;
 use records::job::Job;
 use records::run::{Paths, belongs};
-use records::suites;
-use report::compare;
-use report::overview::{self, Entry};
+use report::compare::{self, Facts};
+use report::overview::{self, TaskComparison};
 
 use crate::command::{Program, with};
-use crate::compared::{compared, heading, page, run_folders, same_data, siblings};
+use crate::compared::{compared, heading, other_records, page, run_folders, same_data};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
 use crate::forecast::{self, Forecast};
@@ -199,7 +198,7 @@ pub fn compare(
     if args.work {
         return work::work(args, &locked, &stop);
     }
-    let mut compared: Vec<compare::Comparison> = Vec::new();
+    let mut compared: Vec<Facts> = Vec::new();
     for comparison in &locked {
         match one(args, comparison, locked.len() == 1, &stop)? {
             Some(results) => compared.push(results),
@@ -211,8 +210,8 @@ pub fn compare(
     }
     if args.json {
         let all = locked.iter().zip(&compared);
-        output::json(&compare::json(all.map(|(comparison, compared)| {
-            (comparison.name.as_str(), comparison.id().to_string(), compared)
+        output::json(&compare::document(all.map(|(comparison, facts)| {
+            (comparison.name.as_str(), comparison.id().to_string(), facts)
         })))?;
     }
     Ok(Exit::Fine)
@@ -224,7 +223,7 @@ fn one(
     comparison: &Comparison,
     is_only: bool,
     stop: &AtomicBool,
-) -> Result<Option<compare::Comparison>, Failure> {
+) -> Result<Option<Facts>, Failure> {
     let folder = out::named(&args.dir, &comparison.name, "")?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     // By now the runs of the earlier comparisons are there too.
@@ -257,40 +256,41 @@ fn one(
     looks::record(comparison, &folder, &looks)?;
     let mut compared = compared(comparison, &due, &folder, &finished)?;
     same_data(&due, &compared)?;
-    compared.proved.siblings =
-        siblings(comparison, &compared, &args.dir, &run_folders(&due, &folder, &finished)?);
+    compared.proof.other_records =
+        other_records(comparison, &compared, &args.dir, &run_folders(&due, &folder, &finished)?);
     overlap::count(&due, &mut compared, &folder, true)?;
     for line in looks::said(&looks) {
         output::note(&line);
     }
-    let page = show(comparison, &compared, &due, &folder, &finished, args.json)?;
+    let facts = Facts::new(&compared);
+    let page = show(comparison, &facts, &due, &folder, &finished, args.json)?;
     looks::reported(comparison, &folder, &due)?;
     if let (Some(out), true) = (&args.out, is_only) {
         out::put(out, OutputKind::Page, &page)?;
         output::note(&format!("page: {}", shown(out)));
     }
-    Ok(Some(compared))
+    Ok(Some(facts))
 }
 
 /// Shows the table and the picture of several comparisons.
 fn show_together(
     args: &CompareArgs,
     locked: &[Comparison],
-    compared: &[compare::Comparison],
+    compared: &[Facts],
 ) -> Result<(), Failure> {
     let task = |comparison: &Comparison| {
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
         task.map_or_else(String::new, FieldValue::plain)
     };
     let tasks: Vec<String> = locked.iter().map(task).collect();
-    let entries: Vec<Entry<'_>> =
-        tasks.iter().zip(compared).map(|(task, comparison)| Entry { task, comparison }).collect();
+    let lines: Vec<TaskComparison<'_>> =
+        tasks.iter().zip(compared).map(|(task, facts)| TaskComparison { task, facts }).collect();
     if !args.json {
-        let (table, caption) = (overview::table(&entries).text(), overview::caption(&entries));
+        let (table, caption) = (overview::table(&lines).text(), overview::caption(&lines));
         output::data(&format!("\n{table}\n{caption}\n"))?;
     }
     if let Some(out) = &args.out {
-        out::put(out, OutputKind::Picture, overview::picture(&entries))?;
+        out::put(out, OutputKind::Picture, overview::picture(&lines))?;
         output::note(&format!("picture: {}", shown(out)));
     }
     Ok(())
@@ -384,7 +384,7 @@ fn check(
         // Runs of one comparison mostly have the same suites, which take a while to read. A finished run needs none.
         let asks = (&experiment.evaluation, &experiment.data.source);
         if !Paths::new(&run_folder).attestation().exists() && !asked.contains(&asks) {
-            suites::of(experiment, documents.as_deref())?;
+            suite::run::of(experiment, documents.as_deref())?;
             asked.push(asks);
         }
         Job::new(experiment, "", documents)?;
@@ -395,21 +395,21 @@ fn check(
 /// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
 fn show(
     comparison: &Comparison,
-    compared: &compare::Comparison,
+    facts: &Facts,
     due: &[&Run],
     folder: &Path,
     finished: &FinishedRuns,
     json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison, compared);
+    let heading = heading(comparison, facts);
     let mut text = format!("design: {}\n", heading.verdict);
     for note in &heading.notes {
         text.push_str(&format!("  {note}\n"));
     }
     if !json {
-        output::data(&format!("{text}\n{}", compare::summary(compared).text()))?;
+        output::data(&format!("{text}\n{}", facts.summary().text()))?;
     }
-    let page = page(comparison, compared, due, folder, finished)?;
+    let page = page(comparison, facts.clone(), due, folder, finished)?;
     let path = folder.join("report.html");
     out::put(&path, OutputKind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&path)));

@@ -2,7 +2,6 @@
 
 mod about;
 mod babilong;
-mod bench;
 mod export;
 mod generate;
 mod inputs;
@@ -22,7 +21,7 @@ use data::stream::Stream;
 use data::window::Order;
 use data::{DataError, settings};
 use tasks::sample::Mode;
-use tasks::task::TASKS;
+use tasks::task;
 
 use crate::command::{Program, Row, Run, with, with_commands};
 use crate::fail::{Failure, Outcome, shown};
@@ -46,7 +45,7 @@ pub struct DataArgs {}
 #[derive(Args, Debug)]
 pub struct SampleArgs {
     /// The task
-    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(TASKS))]
+    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(task::names()))]
     pub task: String,
     #[command(flatten)]
     pub options: SampleOptions,
@@ -105,7 +104,6 @@ const COMMANDS: &[Row] = &[
     row::<overlap::OverlapArgs>("overlap", |_, args| with(args, overlap::overlap)),
     row::<prepare::PrepareArgs>("prepare", |_, args| with(args, prepare::prepare)),
     row::<about::AboutArgs>("about", |_, args| with(args, about::about)),
-    row::<bench::BenchTextArgs>("bench", |_, args| with(args, bench::bench)),
     row::<babilong::BabilongArgs>("babilong", |_, args| with(args, babilong::babilong)),
 ];
 

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use compiler::digest::Digest;
 use compiler::program::Compiled;
-use interop::beside::Record;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
+use interop::record::ImportRecord;
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
 use records::run::{Paths, read_experiment};
@@ -181,11 +181,11 @@ pub fn export(args: &ExportArgs) -> Outcome {
         output::note(&warning);
     }
     let vocab = compiled.graph.vocab;
-    let (tokenizer, came) = match &experiment {
+    let (tokenizer, imported_text) = match &experiment {
         Some(experiment) => (tokenizer::tokenizer(args, experiment, vocab)?, None),
         None => {
             let tokenizer = tokenizer::of_arch(args, record.as_ref(), vocab)?;
-            (tokenizer, Some(tokenizer::came(args, record)?))
+            (tokenizer, Some(tokenizer::imported_text(args, record)?))
         }
     };
     let what = known.as_ref().map(|known| known.said(dtype));
@@ -202,7 +202,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
             file: known.attested,
         }),
         tokenizer: tokenizer.as_ref().map_err(String::as_str),
-        came: came.as_ref(),
+        imported_text: imported_text.as_ref(),
     };
     let written = write(&request, &folder)?;
     show(args, &written, &compiled.name, what.clone())?;
@@ -265,7 +265,7 @@ struct Report {
 struct Source {
     compiled: Compiled,
     /// The folder of another program that it is from.
-    record: Option<Record>,
+    record: Option<ImportRecord>,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
     /// What is known about the weights, if there are any.
@@ -338,7 +338,7 @@ fn model(args: &ExportArgs, folder: &Path) -> Result<Source, Failure> {
         return Err(refuse::not_a_run(folder));
     };
     let weights = match &args.weights {
-        None if !interop::import::has_weights(folder) => None,
+        None if !interop::folder::has_weights(folder) => None,
         given => Some(weights::file(given.as_deref().unwrap_or(folder))?),
     };
     let known = weights.as_deref().map(Known::of_file);

@@ -10,6 +10,7 @@ use compiler::erase::erase;
 use compiler::graph::{Body, Graph, NodeKind};
 use compiler::plans;
 use compiler::program::Compiled;
+use draw::{Subject, TooLarge, dot, svg};
 
 use crate::archs::{self, Archs, NamedArch, Trained};
 use crate::fail::{Exit, Failure, Outcome};

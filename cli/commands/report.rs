@@ -16,7 +16,7 @@ use report::page::{self, NoSuchModel, PageContents, Part, Published};
 use report::samples::Sample;
 use report::tensorboard;
 
-use crate::compared::{compared, part, run_folders, scores, siblings};
+use crate::compared::{compared, other_records, part, run_folders, scores};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::{FinishedRuns, folders};
 use crate::live::event_files;
@@ -97,7 +97,8 @@ pub fn report(args: &ReportArgs) -> Outcome {
     let scores = args.scores.iter().map(|path| scores(path)).collect::<Result<_, _>>()?;
     let samples = args.samples.iter().map(|path| samples(path)).collect::<Result<Vec<_>, _>>()?;
     let (samples, peak_flops) = (samples.concat(), args.peak_flops);
-    let mut report = Report { published, scores, samples, peak_flops, ..Report::default() };
+    let mut report =
+        PageContents { published, scores, samples, peak_flops, ..PageContents::default() };
     workspace::refuse_repeated(&args.what)?;
     out::folder(&args.dir)?;
     out::check(&args.out, OutputKind::Page)?;
@@ -177,7 +178,7 @@ fn measure_bytes(report: &mut PageContents, bytes: f64) -> Result<(), Failure> {
 
 /// Adds what a word names: a run, a folder of several, or the runs of a lock.
 fn add(
-    report: &mut Report,
+    report: &mut PageContents,
     word: &Path,
     dir: &Path,
     finished: &OnceCell<FinishedRuns>,
@@ -202,7 +203,7 @@ fn add(
 
 /// Adds the runs of a comparison's folder, or the runs and comparisons in any other folder.
 fn add_folder(
-    report: &mut Report,
+    report: &mut PageContents,
     folder: &Path,
     dir: &Path,
     finished: &OnceCell<FinishedRuns>,
@@ -311,9 +312,9 @@ fn finished_part(
     overlap::count(&due, &mut compared, folder, false)?;
     if let Some(runs) = folder.parent() {
         let run_folders = run_folders(&due, folder, finished)?;
-        compared.proved.siblings = siblings(comparison, &compared, runs, &run_folders);
+        compared.proof.other_records = other_records(comparison, &compared, runs, &run_folders);
     }
-    part(comparison, &compared, &due, folder, finished)
+    part(comparison, Facts::new(&compared), &due, folder, finished)
 }
 
 /// The comparison lock with a folder's name.
@@ -400,7 +401,7 @@ fn comparison(
     Ok(())
 }
 
-fn no_such_model(NoSuchModel { pattern, near }: NoSuchModel) -> Failure {
+fn no_such_model(NoSuchModel { pattern, similar }: NoSuchModel) -> Failure {
     let failure = Failure::bad_input(format!("no published model matches `{pattern}`"));
     let failure = match similar {
         Some(name) => failure.help(format!("did you mean `{name}`?")),

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use ::sign::{Signed, sign_run};
 use clap::Args;
-use records::sign::{Signed, sign_run};
 
 use crate::fail::{Exit, Outcome, shown};
 use crate::{beside, documents, output, workspace};

@@ -106,13 +106,13 @@ pub(crate) fn run(_: &Program, matches: &ArgMatches) -> Outcome {
 }
 
 pub fn verify(args: &VerifyArgs, replayer: &Replayer) -> Outcome {
-    let (mut whats, replay) = meant(args)?;
+    let (mut whats, replay) = requested(args)?;
     if replay.is_none() {
         whats = whats.into_iter().flat_map(with_runs).collect();
     }
     if let [what] = whats.as_slice() {
         let (report, help) = one(what, replay, args, replayer, &mut Folders::default())?;
-        say(args, None, &report)?;
+        print_report(args, None, &report)?;
         return end(what, &report, help);
     }
     if replay.is_some() {
@@ -146,7 +146,7 @@ pub fn verify(args: &VerifyArgs, replayer: &Replayer) -> Outcome {
                 (_, None) => worst,
             };
             output::failure(&failure);
-            faulty.push((what, failure.exit));
+            faulty.push((what.as_path(), failure.exit));
         }
     }
     let written = match args.json {
@@ -157,7 +157,7 @@ pub fn verify(args: &VerifyArgs, replayer: &Replayer) -> Outcome {
 }
 
 /// The last line about several: how many have no fault, and which have.
-fn summary(all: usize, faulty: &[(&PathBuf, Exit)]) -> String {
+fn summary(all: usize, faulty: &[(&Path, Exit)]) -> String {
     let mut text = format!("{} of {all} without a fault", all - faulty.len());
     for (what, exit) in faulty {
         let word = match exit {

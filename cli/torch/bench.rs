@@ -5,17 +5,8 @@ mod process;
 mod python;
 mod step;
 
-use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
-use runtime::bench::{CANON_SHAPES, CanonBench, CanonShape, Timing, canon};
-use runtime::kernels::KernelError;
-
 use canonc::commands::bench::{BenchArgs, BenchWhat};
-use canonc::fail::{Exit, Failure, Outcome};
-use canonc::options::{OnDevice, WithKernels};
-use canonc::output;
-
-/// Rounds of a benchmark within one process.
-const ROUNDS: u16 = 20;
+use canonc::fail::{Failure, Outcome};
 
 pub(crate) fn bench(args: &BenchArgs) -> Outcome {
     match args.what {

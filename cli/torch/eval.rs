@@ -5,10 +5,9 @@
 mod own;
 
 use compiler::plan::{Options, Precision};
-use records::suites::of_question;
-use report::compare::Table;
+use report::compare::TextTable;
 use report::scores::{SCHEMA, Scores, against};
-use runtime::answer::{Answerer, finite};
+use runtime::answer::Answerer;
 use runtime::execute::Paths;
 use runtime::state::digest_of_weights;
 use runtime::weights::Weights;
@@ -142,9 +141,11 @@ fn answer_all(
     for (name, longest, asked) in rounds {
         let task = &asked.task;
         tasks.push(done(name, &asked, |request, place| {
-            let reply = answerer.reply(weights, tokens, longest, task, request);
-            let reply = reply.and_then(finite);
-            reply.map_err(|error| Failure::from(of_question(error, place, &task.name)))
+            let mut model = answerer.with(weights);
+            let reply = reply(&mut model, tokens, longest, task, request);
+            reply
+                .and_then(finite)
+                .map_err(|error| Failure::from(of_question(error, place, &task.name)))
         })?);
     }
     Ok((tasks, answerer.paths()))
@@ -152,7 +153,7 @@ fn answer_all(
 
 /// Shows the paired differences of two results, question by question.
 fn show_differences(earlier: &Scores, later: &Scores) -> Result<(), Failure> {
-    let (Table { head, rows, .. }, left_out) = against(earlier, later);
+    let (TextTable { head, rows, .. }, left_out) = against(earlier, later);
     if !rows.is_empty() {
         let right = [false, false, true, true, true, true, true, true];
         output::data(&format!("\n{}", output::table(&[vec![head], rows].concat(), &right, 0)))?;

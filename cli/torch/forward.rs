@@ -9,7 +9,7 @@ use interop::source::Source;
 use records::run::RunError;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
-use runtime::weights::{Weights, file, refused};
+use runtime::weights::{Weights, file};
 use serde::Serialize;
 
 use canonc::archs::{self, NamedArch};
@@ -119,7 +119,7 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        Failure::from(refused(error)).help(match weights::run_of(path) {
+        Failure::from(RunError::from(error)).help(match weights::run_of(path) {
             Some((run, experiment)) => {
                 let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
                 format!(

@@ -8,7 +8,7 @@ use records::checkpoint::{set_aside, step_of};
 use records::metrics::{Evaluation, Score, Step, SuiteScores};
 use records::progress::{Progress, span};
 use records::run::Event;
-use report::compare::measured;
+use report::compare::measure_name;
 use runtime::train::Observer;
 
 use canonc::fail::reason;
@@ -125,7 +125,9 @@ impl Observer for Screen {
         if levels.len() > 1 {
             parts.push(format!("({})", levels.join(", ")));
         }
-        parts.extend(measures.iter().map(|(name, value)| format!("{} {value:.4}", measured(name))));
+        parts.extend(
+            measures.iter().map(|(name, value)| format!("{} {value:.4}", measure_name(name))),
+        );
         for SuiteScores { task, scores, .. } in suites {
             let one = |(word, value): (&String, &f64)| format!("{}/{word} {value:.4}", task.name);
             parts.extend(scores.iter().map(one));

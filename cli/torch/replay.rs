@@ -44,32 +44,19 @@ fn replayed(
     experiment: &Experiment,
     text: &str,
     data: Option<&Path>,
-    amount: Option<u64>,
-) -> Result<replay::Replay, Failure> {
-    let asked = amount;
-    let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
+    requested: Option<u64>,
+) -> Result<Replay, Failure> {
     let documents = documents::read(experiment, data)?;
-    let terminal = std::io::stderr().is_terminal();
-    let mut told = |progress: Progress| match (progress, asked) {
-        (Progress::Begins(steps), Some(asked)) if steps > asked => output::note(&format!(
-            "replay: {}, more than {asked}: all steps after the checkpoint before the last one, since only they lead to \
-             the last weights, and two from the initial weights",
-            output::counted(steps, "step")
-        )),
-        (Progress::Step(step), _) if terminal => {
-            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
-        }
-        (Progress::Begins(_) | Progress::Step(_), _) => {}
-    };
-    let paths = Paths::new(folder);
-    let suites = suites::of(experiment, documents.as_deref())?;
-    let replayed = Job::new(experiment, text, documents)
-        .and_then(|job| Ok((job.with_suites(suites), machine(&experiment.platform)?)))
-        .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
-    if terminal {
+    let measure = suite::run::of(experiment, documents.as_deref())?;
+    let job = Job::new(experiment, text, documents)?.with_measure(measure);
+    let machine = machine(&experiment.platform)?;
+    let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };
+    let amount = requested.map_or(Amount::All, Amount::Steps);
+    let replayed = train_again(&Paths::new(folder), job, machine, amount, &mut progress);
+    if progress.terminal {
         output::draw("\r\x1b[2K");
     }
-    replayed.map_err(Failure::from)
+    Ok(replayed?)
 }
 
 struct Progress {

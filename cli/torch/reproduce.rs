@@ -37,36 +37,34 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
         let other = workspace::path(other)?;
         beside::refuse_others(&other)?;
         sound(&other, documents::read_if_present(&experiment, args.data.as_deref())?)?;
-        let found = compared(&folder, &other, &experiment)?;
-        return finish(args, &folder, &found, false);
+        return finish(args, &folder, &compared(&folder, &other, &experiment)?, false);
     }
     start_again(&experiment)?;
     let documents = documents::read(&experiment, args.data.as_deref())?;
-    let suites = suites::of(&experiment, documents.as_deref())?;
-    let mut job = Job::new(&experiment, &text, documents)?.with_suites(suites);
-    let on = machine(&experiment.platform)?;
-    let (found, computed) = match &args.out {
-        None => (again(&paths, job, on, &mut Lines::new(&experiment))?, true),
-        Some(out) => {
-            out::folder(out)?;
-            apart(&folder, out)?;
-            let stop = stop_on_signals()?;
-            let options =
-                Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
-            let mut screen = Screen::new(&experiment);
-            let end = train(&mut job, out, on, &options, &mut screen);
-            screen.clear();
-            let computed = match end? {
-                TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
-                TrainOutcome::Already(_) => false,
-                TrainOutcome::Interrupted { step } => {
-                    output::note(&format!(
-                        "interrupted after step {step}, with a checkpoint; the same command continues from there"
-                    ));
-                    return Ok(Exit::Interrupted);
-                }
-            };
-            (compared(&folder, out, &experiment)?, computed)
+    let measure = suite::run::of(&experiment, documents.as_deref())?;
+    let job = Job::new(&experiment, &text, documents)?;
+    let mut job = job.with_measure(measure);
+    let machine = machine(&experiment.platform)?;
+    let Some(out) = &args.out else {
+        let mut progress = Lines::new(&experiment);
+        let reproduction = run_again(&paths, job, machine, &mut progress)?;
+        return finish(args, &folder, &reproduction, true);
+    };
+    out::folder(out)?;
+    apart(&folder, out)?;
+    let stop = stop_on_signals()?;
+    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
+    let mut screen = Screen::new(&experiment);
+    let end = train(&mut job, out, machine, &options, &mut screen);
+    screen.clear();
+    let computed = match end? {
+        TrainOutcome::Finished(_) | TrainOutcome::Diverged { .. } => true,
+        TrainOutcome::Already(_) => false,
+        TrainOutcome::Interrupted { step } => {
+            output::note(&format!(
+                "interrupted after step {step}, with a checkpoint; the same command continues from there"
+            ));
+            return Ok(Exit::Interrupted);
         }
     };
     finish(args, &folder, &compared(&folder, out, &experiment)?, computed)

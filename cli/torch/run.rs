@@ -18,7 +18,6 @@ use records::fault::Faults;
 use records::job::{Job, estimate as estimate_of, repeated};
 use records::platform::multiplies_bf16;
 use records::run::{Paths, read_experiment, read_lock};
-use records::suites;
 use runtime::execute::Machine;
 use runtime::ranks::{Arrived, Launch};
 use runtime::train::{Options, TrainOutcome, machine_of_rank, train};
@@ -177,12 +176,12 @@ fn prepare(
 ) -> Result<(Job, Machine), Failure> {
     let documents = documents::read(experiment, data)?;
     // A finished run needs no evaluation suites.
-    let suites = match Paths::new(folder).attestation().exists() {
+    let measure = match Paths::new(folder).attestation().exists() {
         true => None,
-        false => suites::of(experiment, documents.as_deref())?,
+        false => suite::run::of(experiment, documents.as_deref())?,
     };
     let text = lock::write(&Lock::Experiment(experiment.clone()));
-    let job = Job::new(experiment, &text, documents)?.with_suites(suites);
+    let job = Job::new(experiment, &text, documents)?.with_measure(measure);
     let (place, local) = launch.map_or((0, 1), |launch| (launch.place, launch.local));
     Ok((job, machine_of_rank(&experiment.platform, place, local)?))
 }

@@ -20,6 +20,7 @@ use compiler::plan::Precision;
 use compiler::program::Compiled;
 use interop::import;
 use records::platform::peak_memory;
+use records::weights::WeightSource;
 use results::{Line, Log, SCHEMA, Within, tables};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::selftest::models::{self, Family, Size};
@@ -205,7 +206,7 @@ fn child(args: &SelftestArgs, only: &str) -> Outcome {
     match part.ok_or_else(unknown)? {
         SelftestPart::Goldens => {
             let folder = golden_folder(args.goldens.as_deref())?;
-            let golden = goldens::one(&folder, name, machine(args.device)?)?;
+            let golden = goldens::one(&folder, name, machine(args.device)?, read_model)?;
             print(Line::Golden(Within {
                 model: None,
                 holds: golden.holds(),

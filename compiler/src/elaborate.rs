@@ -12,6 +12,7 @@ mod call;
 mod eval;
 mod frame;
 mod layers;
+mod number;
 mod observe;
 mod prim;
 mod sites;
@@ -398,7 +399,7 @@ impl Elaborator<'_> {
             field: join(field.unwrap_or(""), "slots"),
             declared: RefCell::new(BTreeSet::new()),
         });
-        let call = call::Call {
+        let call = frame::Call {
             span: applied.span,
             tensors: vec![x],
             passed: BTreeMap::new(),

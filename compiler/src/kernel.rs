@@ -3,7 +3,7 @@
 //!
 //! A kernel is a struct whose fields are its settings. Its doc comment is the contract: operands in order with shapes,
 //! results in order with shapes, meaning. Its row has what follows from the contract. Every result is overwritten,
-//! never accumulated into, and is new memory unless [`Facts::over`] or [`Kernel::is_view`] says otherwise;
+//! never accumulated into, and is new memory unless `Facts::over` or [`Kernel::is_view`] says otherwise;
 //! reductions run in one fixed order.
 //!
 //! Shapes: b batch, t time, c channels, h heads, d head width, `…` any leading axes ([b, t], [b, t, h],

@@ -1,7 +1,8 @@
-//! In: windows of `seq_len` + 1 tokens. Out: a micro-batch: inputs and targets as row-major [rows, seq_len] i64 ready
-//! for a tensor, the positions of its answers, and digests. Must stay true: input `i` predicts target `i`; a target
-//! that does not count is [`IGNORED`]; a window's digest depends only on its own tokens and targets, so a step's digest
-//! does not depend on how many ranks made its windows.
+//! A micro-batch made of windows of `seq_len` + 1 tokens: inputs and targets as row-major [rows, seq_len] i64, ready
+//! for a tensor, with the positions of answers, and digests.
+//!
+//! Input `i` predicts target `i`; a target that does not count is [`IGNORED`]. A window's digest depends only on its
+//! own tokens and targets, so a step's digest does not depend on how many ranks made its windows.
 
 /// A target that the loss skips.
 pub const IGNORED: i64 = -100;

@@ -1,9 +1,7 @@
 //! Training data as numbered windows of tokens: the synthetic tasks, and prepared text.
 //!
-//! In: the data section of a lock (a synthetic task with its parameters, or a prepared text file) and a seed. Out:
-//! windows of tokens by number, as plain integers. This crate uses no tensors, clock or threads. Must stay true: window
-//! `w` is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic, and equal data is always
-//! checked by digest.
+//! A window depends only on (data identity, seed, window number), so resuming and sharding are arithmetic, and equal
+//! data is always checked by digest. This crate uses no tensors, clock or threads.
 //!
 //! The crate `tasks` writes samples. [`window`] packs samples, [`text`] packs documents, and both fill a [`batch`];
 //! [`babilong`] fills prompts. [`stream`] gives samples one by one, and [`mod@write`], [`inspect`] and [`stats`] show

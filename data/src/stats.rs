@@ -1,5 +1,6 @@
-//! In: samples. Out: their number, lengths, answers per level, and token counts. Must stay true: memory does not grow
-//! with the number of samples.
+//! Statistics over samples: their number and lengths, answers per level, and token counts.
+//!
+//! Memory does not grow with the number of samples.
 
 use std::collections::BTreeMap;
 

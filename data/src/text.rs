@@ -1,13 +1,16 @@
-//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens. Each document
-//! is `bos`, its tokens and `eos`; bytes are one kind of token. Documents form one endless stream, pass after pass over
-//! the split, each pass in its own order. The stream is cut into windows: cut `c` is stream tokens [c*S, c*S + S], so
-//! neighbours share one token and each token is a target once. `shuffle` maps window `w` to a cut. Must stay true:
-//! window `w` is a function of (documents, options, `w`); documents held out for a seed are never trained on with it.
+//! Windows of tokens from prepared documents.
+//!
+//! Each document is `bos`, its tokens and `eos`; bytes are one kind of token. Documents form one endless stream, pass
+//! after pass over the split, each pass in its own order. The stream is cut into windows: cut `c` is stream tokens
+//! [c*S, c*S + S], so neighbours share one token and each token is a target once. `shuffle` maps window `w` to a cut.
+//!
+//! Window `w` is a function of (documents, options, `w`). Documents held out for a seed are never trained on with it.
 
 pub mod file;
 mod guard;
 mod identity;
 pub mod index;
+mod layout;
 pub mod lines;
 pub mod locked;
 pub mod losses;

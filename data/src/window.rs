@@ -1,8 +1,10 @@
-//! In: a task, a seed and window numbers. Out: windows packed from whole samples: samples in
-//! stream order until the window is full. The last one is cut and its rest dropped; the next window starts with the
-//! next sample. Capo's training windows begin anywhere in their first biography, as in the paper. Must
-//! stay true: in the indexed order window `w` is a function of (task digest, split, mode, seed, `w`) alone; the
-//! published order is one generator from one seed, so windows can only be made in sequence.
+//! Windows packed from the samples of a task.
+//!
+//! Samples follow in stream order until the window is full. The last one is cut and its rest dropped; the next window
+//! starts with the next sample. Capo's training windows begin anywhere in their first biography, as in the paper.
+//!
+//! In the indexed order, window `w` is a function of (task digest, split, mode, seed, `w`) alone. The published order
+//! is one generator from one seed, so its windows can only be made in sequence.
 
 mod key;
 mod questions;

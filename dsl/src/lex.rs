@@ -164,7 +164,7 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
     };
     match lexer.read() {
         Ok(()) => (Some(lexer.out), lexer.diagnostics),
-        Err(exceeded) => (None, vec![exceeded]),
+        Err(exceeded) => (None, vec![*exceeded]),
     }
 }
 
@@ -182,7 +182,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    fn read(&mut self) -> Result<(), Diagnostic> {
+    fn read(&mut self) -> Result<(), Box<Diagnostic>> {
         // A byte order mark does not belong to the text.
         let mut input = self.text.strip_prefix('\u{feff}').unwrap_or(self.text);
         while let Ok((after, lexeme)) = lexeme(input) {
@@ -194,7 +194,7 @@ impl Lexer<'_> {
             }
             if let Some((at, character)) = line_break(written, after) {
                 let span = self.span(start + at, character.len_utf8());
-                return Err(syntax::line_break(span, character));
+                return Err(Box::new(syntax::line_break(span, character)));
             }
             let span = self.span(start, written.len());
             if !self.is_between_tokens(&lexeme, written, span) {
@@ -279,16 +279,16 @@ impl Lexer<'_> {
         TokenKind::Bad
     }
 
-    fn push(&mut self, kind: TokenKind, span: Span) -> Result<(), Diagnostic> {
+    fn push(&mut self, kind: TokenKind, span: Span) -> Result<(), Box<Diagnostic>> {
         let index = self.out.tokens.len();
         if index >= MAX_TOKENS {
-            return Err(syntax::too_many_tokens(span));
+            return Err(Box::new(syntax::too_many_tokens(span)));
         }
         self.out.partners.push(None);
         match kind {
             TokenKind::LParen | TokenKind::LBracket | TokenKind::LBrace => {
                 if self.open.len() >= MAX_NESTING {
-                    return Err(syntax::nesting_too_deep(span));
+                    return Err(Box::new(syntax::nesting_too_deep(span)));
                 }
                 self.open.push((kind, index));
             }

@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "the test reads its cases; the crate does not")]
 
-
 mod cases;
 mod generate;
 mod hostile;

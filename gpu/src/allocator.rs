@@ -1,10 +1,9 @@
-//! What PyTorch's caching allocator of a GPU reserves for a sequence of allocations.
+//! A model of PyTorch's caching GPU allocator: the bytes that it reserves for a sequence of allocations and releases.
 //!
-//! In: allocations and releases, in order. Out: bytes reserved. Must stay true: the rules of libtorch 2.11 with its
-//! default settings and one stream: sizes are multiples of 512 bytes; up to 1 MiB comes from segments of 2 MiB, less than
-//! 10 MiB from segments of 20 MiB, more from a segment of its own, a multiple of 2 MiB; the smallest free block that is
-//! large enough is taken, the lowest address among equals, and split; neighbours merge when they are released; a segment
-//! is kept.
+//! The rules are those of libtorch 2.11 with default settings and one stream: sizes are multiples of 512 bytes; up to
+//! 1 MiB comes from segments of 2 MiB, less than 10 MiB from segments of 20 MiB, more from a segment of its own, a
+//! multiple of 2 MiB; the smallest free block that is large enough is taken, the lowest address among equals, and
+//! split; neighbours merge when they are released; a segment is kept.
 //!
 //! ```
 //! use gpu::Allocator;
@@ -72,7 +71,7 @@ impl Pool {
         }
     }
 
-    /// The least remainder that becomes a block of its own.
+    /// Whether the rest of a block is large enough to become a block of its own.
     fn splits(self, rest: u64) -> bool {
         match self {
             Pool::Small => rest >= UNIT,
@@ -82,7 +81,7 @@ impl Pool {
 }
 
 impl Allocator {
-    /// Takes a block of at least this many bytes.
+    /// Allocates a block of at least this many bytes.
     pub fn allocate(&mut self, bytes: u64) -> Held {
         let size = bytes.max(1).next_multiple_of(UNIT);
         let pool = if size <= SMALL { Pool::Small } else { Pool::Large };
@@ -119,7 +118,7 @@ impl Allocator {
         (bytes, at)
     }
 
-    /// Gives a block back.
+    /// Releases a block.
     pub fn release(&mut self, held: Held) {
         let Held(mut at) = held;
         let Some(mut block) = self.blocks.remove(&at) else { return };
@@ -196,10 +195,10 @@ mod tests {
         let (a, b) = (allocator.allocate(30 * MIB), allocator.allocate(20 * MIB));
         allocator.release(a);
         allocator.release(b);
-        // From the 20. A rest of exactly 1 MiB is not split off.
+        // From the segment of 20. A rest of exactly 1 MiB is not split off.
         let c = allocator.allocate(19 * MIB);
         assert_eq!(allocator.used, 20 * MIB);
-        // From the 30; the rest of 15 is left for the next.
+        // From the segment of 30; the rest of 15 stays for the next allocation.
         let d = allocator.allocate(15 * MIB);
         let e = allocator.allocate(14 * MIB);
         assert_eq!(allocator.reserved(), 50 * MIB);

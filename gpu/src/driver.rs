@@ -1,7 +1,5 @@
-//! What a launch needs of a GPU's driver.
-//!
-//! In: an image's bytes, a checked launch. Out: handles; or the driver's own words. Must stay true: nothing here depends
-//! on a library of CUDA; the real driver is the runtime's, and tests have one that records.
+//! The interface to a GPU driver: what launches need of one. Nothing here depends on a CUDA library: the runtime has
+//! the real driver, and tests have one that records.
 
 use std::fmt;
 
@@ -15,18 +13,18 @@ pub struct Module(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Function(pub u64);
 
-/// What a driver says about its device.
+/// Properties of a device, as its driver reports them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// The model, as `NVIDIA H100 80GB HBM3`.
+    /// The model, such as `NVIDIA H100 80GB HBM3`.
     pub name: String,
     /// The architecture.
     pub capability: Capability,
     /// Flash attention's deterministic backward divides its work by this number.
     pub multiprocessors: u32,
-    /// The most dynamic shared memory of a block, in bytes, that a kernel may ask for.
+    /// Maximum dynamic shared memory of a block, in bytes.
     pub shared_limit: u32,
-    /// The newest version of CUDA that the driver supports, as 13000 for 13.0.
+    /// The newest version of CUDA that the driver supports: 13000 for 13.0.
     pub driver: u32,
 }
 
@@ -58,7 +56,7 @@ pub struct Launch<'a> {
     pub values: &'a [Value],
 }
 
-/// A driver's refusal.
+/// The driver's own message for a call that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverError(pub String);
 
@@ -70,9 +68,9 @@ impl fmt::Display for DriverError {
 
 impl std::error::Error for DriverError {}
 
-/// The calls of a driver that launches need, for one device.
+/// The driver of one device.
 pub trait Driver: fmt::Debug + Send + Sync {
-    /// The device.
+    /// Properties of the device.
     fn facts(&self) -> Result<DeviceFacts, DriverError>;
     /// Loads machine code, or compiles PTX.
     fn load(&self, image: &[u8]) -> Result<Module, DriverError>;

@@ -1,8 +1,6 @@
-//! A driver without a GPU, for tests.
-//!
-//! In: the calls of a launcher. Out: a record of them. Must stay true: it refuses what a real driver would refuse or
-//! what would read memory that is not an operand's: an unknown image or entry, more shared memory than was allowed,
-//! another number or size of arguments than in PTX, a misaligned address.
+//! A driver without a GPU, for tests. It records launches, and refuses what a real driver would refuse or what would
+//! read memory outside an operand: an unknown image or entry, more shared memory than was allowed, arguments that
+//! differ from the PTX in number or size, a misaligned address.
 
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +61,7 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, DriverError> {
 }
 
 impl Fake {
-    /// A device of this capability, with the shared memory that such GPUs have.
+    /// A device of this compute capability, with the shared memory of such GPUs.
     pub fn new(library: &'static Library, major: u32, minor: u32) -> Fake {
         let kilobytes = match (major, minor) {
             (8, 0) => 163,
@@ -80,7 +78,7 @@ impl Fake {
         Fake { facts, library, seen: Arc::default() }
     }
 
-    /// The launches so far, which are forgotten.
+    /// Returns the launches so far, and clears the record.
     pub fn take(&self) -> Vec<Launched> {
         self.seen.lock().map(|mut seen| std::mem::take(&mut seen.launched)).unwrap_or_default()
     }

@@ -1,7 +1,5 @@
-//! Sizes of grids, as the manifest writes them: `rows * cdiv(width, BLOCK), heads`.
-//!
-//! In: text, and the integers that it names. Out: the blocks along x, y, z. Must stay true: checked arithmetic on i64; a
-//! name without a value is an error.
+//! Evaluates the grid sizes in the manifest, such as `rows * cdiv(width, BLOCK), heads`: the blocks along x, y, z.
+//! Arithmetic on i64 is checked for overflow, and a name without a value is an error.
 
 /// The blocks of a grid with up to three axes; axes that are not written have one.
 pub(crate) fn blocks(text: &str, value: &dyn Fn(&str) -> Option<i64>) -> Result<[i64; 3], String> {
@@ -64,7 +62,7 @@ impl Reader<'_> {
             left = if self.takes("*") {
                 left.checked_mul(self.atom()?).ok_or("overflow")?
             } else if self.takes("//") {
-                // Of numbers that are not negative, as Python's.
+                // The same as Python's, for numbers that are not negative.
                 left.checked_div(self.atom()?).ok_or("division by zero")?
             } else {
                 return Ok(left);

@@ -1,8 +1,5 @@
-//! Launches, checked before they reach a driver.
-//!
-//! In: a kernel's name, constants and arguments by name. Out: a queued launch, or the reason why it would be
-//! wrong. Must stay true: arguments are those of the manifest and of the PTX, in order; an image that assumes multiples
-//! of 16 runs only on such operands; no launch asks for more than its device has.
+//! Checks launches before they reach a driver. The arguments must be those of the manifest and of the PTX, in order; an
+//! image that assumes multiples of 16 runs only on such operands; no launch exceeds the limits of its device.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,11 +12,11 @@ use crate::library::{KernelId, Library};
 use crate::manifest::{Constant, Element, Kernel, Param, ParamType};
 use crate::target::Target;
 
-/// A kernel may use this much dynamic shared memory without asking.
+/// Dynamic shared memory, in bytes, that a kernel may use without [`Driver::allow_shared`].
 pub const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
-/// The most threads of a block, on every GPU.
+/// Maximum threads of a block, on every GPU.
 const THREADS: u32 = 1024;
-/// The most blocks along x, and along y and z, on every GPU.
+/// Maximum blocks along x, y and z, on every GPU.
 const GRID: [u64; 3] = [(1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1];
 
 thread_local! {
@@ -70,7 +67,7 @@ enum Argument {
     Float(f64),
 }
 
-/// A launch that is being put together.
+/// A launch under construction.
 #[derive(Debug)]
 #[must_use = "nothing is launched before `run`"]
 pub struct Call<'a> {
@@ -92,7 +89,7 @@ impl Launcher {
         Ok(Launcher { library, driver, facts, target, functions: Mutex::default() })
     }
 
-    /// What the images that it runs were compiled for.
+    /// The target of the images that it runs.
     pub fn target(&self) -> Target {
         self.target
     }
@@ -112,7 +109,7 @@ impl Launcher {
         Call { launcher: self, name, constants, arguments: Vec::new() }
     }
 
-    /// A kernel's function for operands of this alignment, loaded when it is first asked for.
+    /// A kernel's function for operands of this alignment, loaded on first use.
     fn function(
         &self,
         id: KernelId,
@@ -223,7 +220,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The values of all arguments, if they are what the kernel takes.
+/// The values of all arguments, if they match the parameters of the kernel.
 fn values(kernel: &Kernel, arguments: &[(&str, Argument)]) -> Result<Vec<Value>, String> {
     let mut given = arguments.iter();
     let mut values = Vec::with_capacity(kernel.params.len());

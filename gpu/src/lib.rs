@@ -1,10 +1,9 @@
-//! The CUDA kernels of canonc as data: compiled images, their arguments, and launches that are checked before they reach
-//! a driver.
+//! The CUDA kernels of canonc as data: compiled images, their arguments, and launches that are checked before they
+//! reach a driver.
 //!
-//! In: the manifest and the images that `gpu/build.py` compiles from Triton sources; arguments by name. Out: a launch on
-//! a [`Driver`]. Must stay true: no CUDA library is linked or needed to build; a GPU gets the machine code of its own
-//! architecture, else PTX; what a launch passes is what the PTX declares, in number, size and alignment; nothing is
-//! launched that the device cannot run.
+//! `gpu/build.py` compiles the images from Triton sources and writes a manifest of their arguments. No CUDA library is
+//! linked or needed to build. A GPU gets the machine code of its own architecture, or else PTX. A launch passes what
+//! the PTX declares, in number, size and alignment; one that the device cannot run is refused.
 //!
 //! A launch, with a driver that records instead of a GPU:
 //!

@@ -1,8 +1,5 @@
-//! The compiled kernels of this program.
-//!
-//! In: a manifest and the compressed images. Out: a kernel by name, constants and types of its operands; an image's
-//! bytes. Must stay true: bytes are handed out only if they have the digest in the manifest; the arguments in the
-//! manifest are those in the PTX.
+//! The compiled kernels of this program. Finds a kernel by name, constants and operand types, and unpacks the code of
+//! its images. Code is returned only if it has the digest in the manifest.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,7 +21,7 @@ pub struct Library {
     images: &'static [u8],
     /// Kernels of each name.
     by_name: BTreeMap<String, Vec<KernelId>>,
-    /// Streams that were decompressed, by their place.
+    /// Decompressed streams, by their offset.
     streams: Mutex<BTreeMap<usize, Vec<u8>>>,
 }
 
@@ -44,7 +41,7 @@ impl fmt::Display for ImageError {
 
 impl std::error::Error for ImageError {}
 
-/// No stream is larger than this when it is decompressed, and a decoder may allocate as much.
+/// Maximum decompressed size of a stream, and maximum memory of a decoder.
 const LARGEST: u64 = 64 << 20;
 
 impl Library {
@@ -58,7 +55,7 @@ impl Library {
         Ok(Library { manifest, images, by_name, streams: Mutex::default() })
     }
 
-    /// The kernels that this program carries.
+    /// The kernels embedded in this program.
     pub fn embedded() -> Result<&'static Library, ManifestError> {
         static LIBRARY: OnceLock<Result<Library, ManifestError>> = OnceLock::new();
         let library = LIBRARY.get_or_init(|| {
@@ -67,7 +64,7 @@ impl Library {
         library.as_ref().map_err(Clone::clone)
     }
 
-    /// What was compiled.
+    /// The manifest of the kernels.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
@@ -193,7 +190,7 @@ fn part(bytes: &[u8], start: usize, size: usize) -> Option<&[u8]> {
     bytes.get(start..start.checked_add(size)?)
 }
 
-/// What an LZMA stream holds.
+/// Decompresses an LZMA stream.
 fn decompressed(stream: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     LzmaReader::new_mem_limit(stream, (LARGEST >> 10) as u32, None)?

@@ -1,8 +1,7 @@
-//! What was compiled: each kernel's constants, arguments and images.
+//! The manifest of compiled kernels: reads `kernels.json`, with the constants, arguments and images of each kernel.
 //!
-//! In: `kernels.json`, which the script that compiles the kernels writes. Out: the kernels, checked. Must stay true: every
-//! kernel has an image for every target, for aligned operands and, but for some kernels, for any others; a parameter's name
-//! occurs once.
+//! Every kernel has an image for aligned operands on every target, and most kernels also have images for any other
+//! operands. The names of a kernel's parameters are unique.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -69,7 +68,7 @@ pub enum ParamType {
     F32,
     /// A 64-bit float.
     F64,
-    /// Memory that the compiler may ask for. Our kernels ask for none, so it is null.
+    /// Scratch memory for code that the compiler generates. Our kernels need none, so it is null.
     Scratch,
 }
 
@@ -91,7 +90,7 @@ pub enum Element {
 /// Compiled code of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What runs it.
+    /// Which GPUs run it.
     pub target: Target,
     /// Whether it assumes that pointers and strides are multiples of 16.
     pub aligned: bool,
@@ -101,11 +100,11 @@ pub struct Image {
     pub warps: u32,
     /// Dynamic shared memory in bytes.
     pub shared: u32,
-    /// Place of the compressed stream that holds its code, with other images of the kernel.
+    /// Offset of the compressed stream with its code and other images of the kernel.
     pub offset: usize,
     /// Compressed size of the stream.
     pub length: usize,
-    /// Place of the code in the stream, decompressed.
+    /// Offset of the code in the decompressed stream.
     pub start: usize,
     /// Size of the code.
     pub size: usize,
@@ -125,7 +124,7 @@ impl fmt::Display for ManifestError {
 
 impl std::error::Error for ManifestError {}
 
-/// The form of the file. Fields that describe an image to people (registers, memory, instructions) are not read here.
+/// The format of the file. Fields that only inform people (registers, memory, instructions) are not read here.
 #[derive(Deserialize)]
 struct FileForm {
     format: u32,
@@ -169,7 +168,7 @@ struct ImageForm {
     sha256: String,
 }
 
-/// The form that this code reads.
+/// The version of the format that this code reads.
 const FORMAT: u32 = 2;
 
 impl Manifest {

@@ -1,7 +1,5 @@
-//! The parameters of a kernel, read off its PTX.
-//!
-//! In: PTX text and a kernel's name. Out: the size of each parameter, in order, and the alignment that a pointer was
-//! declared with. Must stay true: what is read is what the assembler reads; a declaration of unknown form is an error.
+//! Reads the parameters of a kernel from its PTX: the size of each, in order, and the alignment that a pointer is
+//! declared with. A declaration of unknown form is an error.
 
 /// One `.param` of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +28,7 @@ pub(crate) fn params(ptx: &str, entry: &str) -> Result<Vec<PtxParam>, String> {
     declarations.map(|text| param(text).ok_or_else(|| format!("`{text}` of `{entry}`"))).collect()
 }
 
-/// The threads of a block that `.entry NAME` requires, if it says so.
+/// The threads of a block that `.entry NAME` requires, if it requires a number.
 pub(crate) fn threads(ptx: &str, entry: &str) -> Option<u32> {
     let begin = ptx
         .match_indices(".entry ")

@@ -1,18 +1,15 @@
-//! Which compiled image a GPU runs.
-//!
-//! In: a compute capability. Out: the image's target, or why there is none. Must stay true: a cubin runs only on the
-//! architecture that it was compiled for (one without `a`, on later minor versions too); PTX is compiled by the driver
-//! for any newer GPU.
+//! Selects the compiled image for a GPU. A cubin runs only on the architecture that it was compiled for (one without
+//! `a`, on later minor versions too); PTX is compiled by the driver for any newer GPU.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The compute capability of a GPU, as 9.0.
+/// The compute capability of a GPU, such as 9.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Capability {
     /// The architecture's generation.
     pub major: u32,
-    /// Its variant.
+    /// The variant of the architecture.
     pub minor: u32,
 }
 
@@ -100,7 +97,7 @@ mod tests {
 
     #[test]
     fn each_gpu_has_the_image_that_it_runs() {
-        // A100, A10 and L40 run machine code of 8.0; only 9.0 and 10.0 run that of their own.
+        // A100, A10 and L40 run machine code for 8.0; code for 9.0 and 10.0 runs only there.
         for minor in [0, 6, 9] {
             assert_eq!(of(8, minor), Ok(Target::Sm80));
         }

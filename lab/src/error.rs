@@ -1,8 +1,6 @@
-//! Reasons to refuse a lock, one constructor each.
-//!
-//! In: the found and the expected text. Out: an error with the command that fixes it. Must stay true:
-//! locks that were edited, truncated, written by another version, or made for primitives that this
-//! binary computes differently get different errors, since each needs another fix.
+//! Errors for locks that cannot be used, one constructor each, with the command that fixes them. Locks that were
+//! edited, truncated, written by another version, or made for primitives that this binary computes differently get
+//! different errors, since each needs another fix.
 
 use std::fmt;
 

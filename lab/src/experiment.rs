@@ -1,8 +1,6 @@
-//! One experiment: every effective value with its type, and its digests.
-//!
-//! In: an arch and the written fields. Out: an [`Experiment`], or every independent problem. Must stay
-//! true: no value that affects a result is missing or left to a later default; derived values are
-//! computed only here, and exactly; equal computations have equal ids.
+//! A resolved experiment: every effective value with its type, and its digests. No value that affects a result is
+//! missing or left to a later default, derived values are exact and computed only here, and equal computations have
+//! equal ids.
 
 mod access;
 mod arch;
@@ -172,8 +170,8 @@ impl Experiment {
         })
     }
 
-    /// The free fields, without those that have the value that would follow anyway: with other fields
-    /// changed, another value may follow.
+    /// The free fields, without those whose value is the default that follows from other fields: if those
+    /// change, another value may follow.
     fn chosen(&self) -> Fields {
         let mut fields = self.fields.clone();
         for def in TABLE.iter() {

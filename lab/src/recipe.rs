@@ -1,9 +1,6 @@
-//! PASS TOML → Recipe: reads a user's experiment and checks it field by field.
-//!
-//! In: the text of a recipe. Out: an arch's name and the written fields, with the span of each, and
-//! the points of its sweep; or all independent errors. Must stay true: a key that is not in the field
-//! table is an error; numbers are the digits written; a recipe names archs and never edits one; only
-//! the table fills in missing fields.
+//! Reads recipes: a user's experiments in TOML, checked field by field. All independent errors are reported. A key that
+//! is not in the field table is an error, numbers keep the digits as written, a recipe names archs and never edits one,
+//! and missing fields are filled in only from the table.
 
 pub mod choose;
 pub mod comparison;

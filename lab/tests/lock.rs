@@ -2,7 +2,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
-
 mod lock {
     mod analysis;
     mod bind;

@@ -3,6 +3,7 @@
 //! A line holds only deterministic facts (no clock, no machine). Logged lines are never rewritten: after a resume, repeated
 //! steps must give the same lines. A torn last line is cut, any other damage is reported.
 
+mod number;
 mod questions;
 mod record;
 mod suites;

@@ -69,7 +69,7 @@ impl Answerer {
         self.known.clear();
     }
 
-    /// With the weights that all replies until [`forget`](Self::forget) come from.
+    /// With the weights that all replies until `forget` come from.
     pub fn with<'a>(&'a mut self, weights: &'a Weights) -> AnsweringModel<'a> {
         AnsweringModel { answerer: self, weights }
     }

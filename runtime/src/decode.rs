@@ -1,11 +1,11 @@
 //! Batched decoding: prompts of any lengths, each continued until its stop token or its limit.
 //!
-//! In: a graph, weights on their machine, prompts, sampling options. Out: each prompt's tokens. Must stay true: a
-//! prompt gets the same tokens as from [`generate`] alone, up to rounding at another batch size; draws are a function
-//! of the prompt's own seed and the number of earlier draws; every family carries a state, so all decode the same way.
+//! All rows start at position 0 together. A row that is still inside its prompt is fed its prompt's next token, so rows
+//! need no padding and no mask; finished rows leave the batch. This works the same for every family of models, since
+//! each carries a state.
 //!
-//! All rows begin at position 0 together. A row that is still inside its prompt is fed its prompt's next token, so rows
-//! need no padding and no mask; finished rows leave the batch.
+//! A prompt gets the same tokens as from [`generate`] alone, up to rounding at another batch size: draws are a function
+//! of the prompt's own seed and the number of earlier draws.
 //!
 //! [`generate`]: crate::generate::generate
 
@@ -74,7 +74,7 @@ impl Decoder {
         Decoder::from_plan(plans::forward(graph, stream, options), graph.vocab, machine)
     }
 
-    /// Takes a streaming plan with states as inputs and outputs.
+    /// A decoder for a streaming plan with states as inputs and outputs.
     pub fn from_plan(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
         Ok(Decoder { streamer: Streamer::new(plan, machine)?, vocab })
     }
@@ -189,7 +189,7 @@ impl<'a> Row<'a> {
         Row { number, prompt, draws, text: Text::default(), done: prompt.most == 0 }
     }
 
-    /// The token to feed at position `at`, given the logits there: the rest of its prompt, then drawn tokens.
+    /// The token to feed at position `at`: from its prompt, or after it, drawn from the logits there.
     fn next(&mut self, at: usize, logits: &[f64], how: SamplingOptions) -> Result<i64, RunError> {
         if let Some(token) = self.prompt.tokens.get(at) {
             return Ok(*token);

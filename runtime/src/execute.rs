@@ -1,11 +1,11 @@
-//! Running plans on libtorch.
+//! Runs plans on libtorch.
 //!
-//! In: a plan, a machine (device, dtype, kernels) and tensors for the plan's inputs. Out: its outputs, and the path of
-//! each kernel. Must stay true: every path is chosen when the plan is bound, before anything runs, and is recorded;
-//! nothing is tracked for autograd; memory is freed where the plan says; numbers (losses, rates, positions given by the
-//! caller) stay on the CPU.
+//! [`Trainer`], [`Evaluator`] and [`Streamer`] are the three ways to use a plan; each binds it to a machine (device,
+//! dtype, kernels).
 //!
-//! [`Trainer`], [`Evaluator`] and [`Streamer`] are the three ways a plan is used.
+//! The path of every kernel is chosen and recorded when the plan is bound, before anything runs. Nothing is tracked for
+//! autograd, and memory is freed where the plan says. Numbers (losses, rates, positions given by the caller) stay on
+//! the CPU.
 
 mod choose;
 mod compare;
@@ -74,7 +74,7 @@ impl Machine {
     }
 }
 
-/// The GPU of a process, ready for training: that of the rank with this place among the `local` ones on its computer.
+/// The GPU of a process, ready for training. `place` is its rank's index among the `local` ones on its computer.
 pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
     let devices = cuda_devices();
     if devices == 0 {
@@ -98,12 +98,12 @@ pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
     Ok(Device::Cuda(index))
 }
 
-/// The GPU of the rank with this place among the `local` ones on its computer, of which it sees so many GPUs. A launcher
-/// may show each rank only its own.
+/// The index of a rank's GPU among the `devices` that the process sees. `place` is the rank's index among the `local`
+/// ones on its computer. A launcher may make only its own GPU visible to each rank.
 fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, RunError> {
     match (place as usize, local as usize) {
         (_, local) if local > devices && devices != 1 => Err(too_many(local, devices)),
-        // If it is not its own, the ranks find that when they meet.
+        // If several ranks have the same one, they detect that when they connect.
         (_, local) if local > devices => Ok(0),
         (place, _) => Ok(place),
     }
@@ -362,7 +362,7 @@ pub(crate) fn out_of_memory(message: &str) -> Option<String> {
     ))
 }
 
-/// What libtorch asked for in vain, if its message says that memory ran out.
+/// The size that libtorch could not allocate, if its message says that memory ran out.
 fn memory_asked_for(message: &str) -> Option<String> {
     let ran_out =
         ["can't allocate memory", "out of memory"].iter().any(|said| message.contains(said));
@@ -381,7 +381,8 @@ fn put(values: &mut [Option<Tensor>], id: ValId, tensor: Tensor) {
     }
 }
 
-/// The open extents, from the given tensors: tokens or targets are [batch, time], keys [batch, past, …].
+/// The sizes that the plan leaves open, from the given tensors: tokens or targets are [batch, time], keys [batch, past,
+/// …].
 fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
     let mut sizes = Sizes { batch: 0, time: 0, past: 0 };
     for (input, _, tensor) in given {

@@ -1,7 +1,7 @@
 //! Runs an arch with given weights on given tokens: logits, losses, gradients.
 //!
-//! In: a graph, weights, tokens, perhaps targets. Out: named tensors. Must stay true: it runs the same three plans as
-//! generation, evaluation and training; losses are means over counted targets, and gradients are of that mean.
+//! It runs the plans of generation, evaluation and training, not plans of its own. Losses are means over counted
+//! targets, and gradients are of that mean.
 
 use compiler::graph::Graph;
 use compiler::plan::{Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
@@ -142,7 +142,7 @@ fn backward_only(loss: Loss, common: Options) -> TrainOptions {
         optimizer,
         updates: Vec::new(),
         recompute: Recompute::Nothing,
-        // The gradients are of the loss that is returned, which is evaluation's.
+        // Gradients must be those of the returned loss, which is evaluation's.
         dropout: false,
     }
 }

@@ -1,8 +1,8 @@
-//! Sampling from an arch, token by token.
+//! Samples text from an arch, token by token, and passes each token to the caller when it is drawn.
 //!
-//! In: a graph, weights, a prompt, sampling options. Out: tokens, each passed to the caller when drawn. Must stay true:
-//! the same request gives the same tokens wherever logits have the same bits, since draws are a function of (seed,
-//! number of earlier draws); the state is carried, so except for attention a token costs the same at any length.
+//! Draws are a function of the seed and the number of earlier draws, so the same request gives the same tokens wherever
+//! logits have the same bits. The state is carried from token to token, so except for attention a token costs the same
+//! at any position.
 
 use std::ops::ControlFlow;
 
@@ -89,7 +89,7 @@ impl Generator {
         Self::from_plan(graph.vocab, plans::forward(graph, stream, options), machine)
     }
 
-    /// For a plan that carries state from one call to the next.
+    /// A generator for a plan that carries state from one call to the next.
     pub(crate) fn from_plan(
         vocab: i64,
         plan: Plan,
@@ -103,7 +103,7 @@ impl Generator {
         self.streamer.paths()
     }
 
-    /// As [`generate`], with weights that are on the machine.
+    /// Like [`generate`], with weights that are on the machine.
     pub fn generate(
         &self,
         weights: &Weights,

@@ -1,8 +1,8 @@
-//! The project's own kernels and their foundations. In: tch tensors. Out: tensors, and the path that made them, which
-//! the caller records.
-//! Must stay true: every fused kernel has a plain-tch reference in the same module; one `choose` per kernel decides the
-//! path before it runs (of a product, a path that depends on the rows); nothing falls back silently; results have the
-//! same bits at any thread count.
+//! The project's own kernels, on tch tensors, and what they are built on.
+//!
+//! Every fused kernel has a plain-tch reference in the same module. One `choose` for each kernel decides the path
+//! before it runs (for a product, a path that depends on the rows), the caller records that path, and nothing falls
+//! back silently. Results have the same bits at any thread count.
 
 pub mod arrange;
 pub mod attention;
@@ -152,13 +152,13 @@ pub enum CudaLibrary {
 
 static LIBRARY: OnceLock<CudaLibrary> = OnceLock::new();
 
-/// Whether [`cuda_library`] has been called and found CUDA. Loads nothing.
+/// Whether [`cuda_library`] was called and found CUDA. Loads nothing.
 pub fn has_loaded_cuda() -> bool {
     LIBRARY.get() == Some(&CudaLibrary::Loaded)
 }
 
 /// Loads libtorch_cuda from the folder of the loaded libtorch_cpu, once. It must come before any CUDA query: the first
-/// query caches libtorch's stubs, and CUDA is then lost to the process. So ask here, not tch.
+/// query caches libtorch's stubs, and CUDA is then lost to the process. So use this, not tch.
 pub fn cuda_library() -> &'static CudaLibrary {
     LIBRARY.get_or_init(|| {
         let path = match library_folder() {

@@ -1,7 +1,7 @@
-//! Turns a plan and data into a run folder. This is the only crate that links libtorch.
+//! Trains, evaluates and generates with libtorch: turns a plan and data into a run folder. No other crate links
+//! libtorch.
 //!
-//! In: locks, plans and windows of tokens. Out: training, evaluation, generation, and their records. Must stay true:
-//! a run is a function of its lock; device and dtype are arguments everywhere.
+//! A run is a function of its lock. Device and dtype are arguments everywhere.
 
 pub mod kernels;
 mod error;

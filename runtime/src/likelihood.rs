@@ -1,8 +1,7 @@
-//! How likely a model finds given tokens.
+//! The log-likelihood of the last tokens of a text, and whether each is the model's likeliest.
 //!
-//! In: a graph, weights on their machine, tokens of which the last are predicted. Out: their log-likelihood, and
-//! whether each is the likeliest. Must stay true: the loss is cross-entropy, whatever a lock trains with; sums are in
-//! f64, in the order of the tokens; one text at a time, so a result does not depend on what else is asked.
+//! The loss is plain cross-entropy, whatever the lock trains with. Sums are in f64, in token order, and texts are
+//! measured one at a time, so a result does not depend on other texts.
 
 use compiler::graph::Graph;
 use compiler::plan::{IGNORED, Loss, Options, Plan};

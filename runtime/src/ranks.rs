@@ -1,10 +1,9 @@
 //! Training on several processes.
 //!
-//! In: how this process reaches the others, and a job. Out: every rank's part of each step. Must stay true: any number
-//! of ranks gives the bits of one; rank 0 decides what happens next, logs and saves, and the others follow its commands
-//! in one order; a rank that fails, or does not respond, ends all of them and is named.
+//! Any number of ranks computes the bits of one. Rank 0 decides what happens next, logs and saves; the others follow
+//! its commands in one order. A rank that fails, or does not respond, ends all of them and is named.
 //!
-//! [`Collectives`] is the border to the network, so that tests can run ranks as threads.
+//! [`Collectives`] is the interface to the network; tests implement it with threads.
 
 mod command;
 mod exchange;
@@ -63,8 +62,8 @@ pub trait Collectives: fmt::Debug {
     /// The output of an exchange. Tensors on a CPU have arrived; what a GPU computes from now on waits for those there.
     fn wait(&self, exchange: UnderWay) -> Result<Tensor, ExecuteError>;
 
-    /// Waits until all outputs have arrived. Called before numbers are read from the device, which would wait forever for
-    /// a rank that is gone.
+    /// Waits until all outputs have arrived. Called before numbers are read from the device, which would wait forever
+    /// for a rank that is gone.
     fn settle(&self) -> Result<(), ExecuteError>;
 
     /// Overwrites the tensor with that of rank 0.
@@ -95,7 +94,7 @@ pub trait Collectives: fmt::Debug {
 #[must_use = "an exchange that nobody waits for keeps its buffers"]
 pub struct UnderWay(Exchange);
 
-/// What waits for it.
+/// The implementation that runs it.
 #[derive(Debug)]
 enum Exchange {
     /// c10d.
@@ -109,7 +108,7 @@ enum Exchange {
 struct Received(Cell<u64>);
 
 impl Received {
-    /// Counts an exchange of elements from each rank. What a rank has from itself is not received.
+    /// Counts an exchange of elements from each rank. What a rank sends to itself is not counted.
     fn add(&self, tensor: &Tensor, counts: impl Iterator<Item = i64>, rank: u64) {
         let others = (0..).zip(counts).filter(|(from, _)| *from != rank);
         let elements: i64 = others.map(|(_, count)| count).sum();

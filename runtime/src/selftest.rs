@@ -1,6 +1,7 @@
-//! Checks of a machine: published numbers, every kernel against its reference, the time and memory of steps.
-//! In: a machine, models of a few sizes. Out: what was found, as values. Must stay true: the same checks on the CPU and on
-//! a GPU, which differ only in the sizes; nothing here prints or decides an exit code.
+//! Checks of a machine: published numbers, every kernel against its reference, and the time and memory of steps.
+//!
+//! The checks are the same on the CPU and on a GPU, except for the sizes. Results are values; nothing here prints or
+//! decides an exit code.
 
 pub mod goldens;
 pub mod models;
@@ -42,7 +43,7 @@ pub fn kernels_of(
         let found = weights.tensors.get(index as usize);
         found.map(Tensor::shallow_clone).ok_or_else(|| ExecuteError::new("no such parameter"))
     };
-    // Gradients and moments of any values do.
+    // Any values serve as gradients and moments.
     let near = |index: u32, by: f64| -> Result<Tensor, ExecuteError> {
         Ok(own(index)?.f_rand_like()?.f_mul_scalar(by)?)
     };
@@ -103,7 +104,7 @@ pub fn kernels_of(
 const CUBLAS: u64 = 8 * (4096 << 10);
 
 /// Bytes that libtorch's allocator of a GPU reserves for a training step, by the plan: parameters and their rounded
-/// copies, moments, a batch; then what the steps of a micro-batch take and give back, in order.
+/// copies, moments, a batch; then what the steps of a micro-batch allocate and free, in order.
 pub fn predicted_bytes(graph: &Graph, options: &TrainOptions, sizes: Sizes) -> u64 {
     let bytes = |count: i128| u64::try_from(count).unwrap_or(0);
     let mut allocator = Allocator::default();

@@ -1,6 +1,7 @@
-//! In: a job and the number of updates done. Out: weights and moments, and the next update. Must stay true: the windows
-//! of step n are used in no other step; the loss is divided by the counted targets of the whole step, known before any
-//! forward pass; sums of micro-batches go up the fixed tree, in any order of arrival; everything is in f32.
+//! The training state: weights and moments after a number of updates, and the next update.
+//!
+//! The windows of step n are used in no other step. The loss is divided by the counted targets of the whole step, which
+//! are known before any forward pass. Sums over micro-batches go up a fixed tree, in any order of arrival, in f32.
 
 mod agree;
 mod ahead;
@@ -110,8 +111,8 @@ impl State {
         State::load_by(job, machine, store, found, &mut |_, _, whole| Ok(whole))
     }
 
-    /// Rank 0's part of the state in a checkpoint. The other ranks, which follow its commands, get theirs, a tensor after
-    /// the other.
+    /// Rank 0's part of the state in a checkpoint. The other ranks, which follow its commands, get theirs one tensor at
+    /// a time.
     pub(crate) fn load_part(
         job: &Job,
         machine: Machine,
@@ -137,7 +138,7 @@ impl State {
         Ok(state)
     }
 
-    /// The state in a checkpoint, of which `keep` takes each tensor and returns what is held of it.
+    /// The state in a checkpoint. `keep` gets each whole tensor and returns the part to hold.
     fn load_by(
         job: &Job,
         machine: Machine,
@@ -147,7 +148,7 @@ impl State {
     ) -> Result<State, RunError> {
         let slots = job.slots();
         let mut tensors: [Vec<Tensor>; 3] = Default::default();
-        // An error of `keep` is no damage of the file.
+        // An error of `keep` does not mean that the file is damaged.
         let mut not_kept = None;
         let loaded = store.load(found, &mut |part, index, bytes| {
             let slot = slots.get(index).ok_or_else(|| broken(&format!("no parameter {index}")))?;
@@ -254,7 +255,7 @@ impl State {
     }
 }
 
-/// The exchanges of a job on so many ranks.
+/// The exchanges of a job on this many ranks.
 pub(crate) fn schedule(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) -> Schedule {
     let shards = Shards::new(&job.graph, ranks);
     let counts =
@@ -340,8 +341,8 @@ impl State {
     }
 }
 
-/// An auxiliary loss of a step, from its sum over micro-batches: their mean, or for later tokens the mean over the counted
-/// targets of the next ones.
+/// An auxiliary loss of a step, from its sum over micro-batches: their mean, or for later tokens the mean over the
+/// counted targets of the next ones.
 fn mean_term(place: u32, sum: f64, job: &Job, counted: u64) -> f64 {
     let by = if (place as usize) < MEANS.len() { job.micro_batches } else { counted };
     sum / by as f64

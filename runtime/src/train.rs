@@ -1,6 +1,7 @@
-//! In: a job (everything in a lock, ready to run) and a folder. Out: the run in that folder, further along or finished.
-//! Must stay true: weights after step n are a function of the job; a step that was logged before gives the same result
-//! or the run stops; after an interruption at any time, the next process resumes from a complete checkpoint.
+//! Trains a job in a run folder, from the start or from its last checkpoint.
+//!
+//! Weights after step n are a function of the job. A step that was logged before has the same result, or the run stops.
+//! After an interruption at any time, the next process resumes from a complete checkpoint.
 
 mod alternate;
 mod evaluation;

@@ -1,7 +1,7 @@
-//! Tests of a run's promises, in one process: equal bits however it is interrupted, and refusal of changed files.
+//! Tests of whole runs, in one process: equal bits however a run is interrupted, and refusal of changed files.
 //!
-//! In: recipes and archs as text, in temporary folders. Must stay true: each case trains for well under a second, on
-//! one thread, and can fail. Cases that need a process to die are in the command line's tests.
+//! Each case trains for well under a second, on one thread. Cases that need a process to die are in the command line's
+//! tests.
 
 mod run {
     mod ahead;

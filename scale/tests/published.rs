@@ -8,14 +8,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use scale::device::Device;
-use scale::memory::{Network, peak};
-use scale::predict::{Question, predict, schedule, sizes};
-use scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
 use compiler::plan::{DType, TrainPlan};
 use compiler::plans;
 use lab::experiment::{Experiment, Shard};
 use lab::lock::Lock;
+use scale::device::Device;
+use scale::memory::{Network, peak};
+use scale::predict::{Question, predict, schedule, sizes};
+use scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
 
 const RANKS: [u64; 14] = [1, 2, 3, 4, 5, 7, 8, 13, 24, 64, 127, 128, 255, 512];
 

@@ -23,7 +23,7 @@ pub struct Arguments {
 
 impl Arguments {
     /// Reads the parameters of a task, which have these rows. Every value has the form that its row says, and nothing
-    /// required is missing; bounds are checked when a value is [taken](Arguments::int).
+    /// required is missing; bounds are checked when a value is taken.
     pub fn read<'de, D: Deserializer<'de>>(
         task: &'static str,
         parameters: &'static [Parameter],
@@ -126,9 +126,9 @@ impl Arguments {
     pub(super) fn lines(&self) -> String {
         let mut names: Vec<&str> = self.parameters.iter().map(Parameter::name).collect();
         names.sort_unstable();
-        let line = |name: &str| match self.value(name) {
-            Value::Null => String::new(),
-            value => format!("{name} {}\n", plain(&value)),
+        let line = |name: &str| {
+            let value = self.value(name);
+            if value.is_null() { String::new() } else { format!("{name} {}\n", plain(&value)) }
         };
         names.into_iter().map(line).collect()
     }

@@ -458,7 +458,7 @@ mod tests {
             }
             assert!(tape.tokens.iter().all(|token| task.alphabet().contains(token)), "{name}");
             assert_eq!(tape.labels.len(), if definition.labels { tape.tokens.len() } else { 0 });
-            assert_eq!(definition.labels && task.separator().is_some(), false, "{name}");
+            assert!(!definition.labels || task.separator().is_none(), "{name}");
             assert!(tape.tokens.len() as u64 >= task.least_tokens(Mode::Train), "{name}");
             assert!(!definition.is_answered || definition.is_text, "{name}");
         }

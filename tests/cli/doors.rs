@@ -1,7 +1,5 @@
-//! A newcomer's input: files of other systems, folders of several runs, sizes, names.
-//!
-//! In: small files. Out: the command line's text. Must stay true: every input that is dropped is reported, and
-//! an error gives the next command to type.
+//! A newcomer's input: files of other systems, folders of several runs, sizes, names. Every input that is dropped is
+//! reported, and an error gives the next command to type.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +10,7 @@ fn ran(dir: &Path, line: &str) -> Ran {
     canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Number of tokens of the bytes tokenizer, from the source's line.
+/// The number of tokens in the line of a source, for the tokenizer of bytes.
 fn tokens(ran: &Ran) -> String {
     let line = ran.stderr.lines().find(|line| line.starts_with("source ")).unwrap_or_default();
     line.split(": ").nth(1).unwrap_or_default().to_owned()

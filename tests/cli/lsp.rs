@@ -1,7 +1,5 @@
-//! `canonc lsp`: the program on its pipes. What it answers is tested in `ext/lsp/tests`.
-//!
-//! In: messages of the protocol, as bytes. Out: messages, and the exit code. Must stay true: nothing but messages is on
-//! standard output.
+//! `canonc lsp` as a process on its pipes: only messages of the protocol are on standard output. Its answers are tested
+//! in `ext/lsp/tests`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};

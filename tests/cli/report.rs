@@ -1,9 +1,8 @@
 //! `canonc report`: its page, driven in a browser; the event files; refused input.
 //!
-//! In: finished runs with logs made up here, step by step, so that the test can compute every number on the page.
-//! Out: the driver script's observations after clicking, typing and pressing keys. Must stay true: the page is
-//! the binary's, except for one added script element and its hash; without Chromium the test says so and
-//! only the library's own tests check the page, except under CI, where the test fails.
+//! The logs of the runs are made up here, step by step, so that the test can compute every number on the page. The page
+//! is the binary's, except for one added script element and its hash. Without Chromium the test reports that, and only
+//! the library's own tests check the page; under CI it fails.
 
 mod batches;
 mod browser;

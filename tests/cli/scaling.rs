@@ -1,7 +1,5 @@
-//! `canonc scaling`: the compute that a treatment saves across sizes, from made-up logs.
-//!
-//! In: finished runs with losses that follow a known power law. Out: the resulting ratio, or the reason why there is
-//! none. The coverage of the interval is simulated in the tests of the method.
+//! `canonc scaling`: the compute that a treatment saves across sizes, or the reason why there is no result. The logs
+//! are made up and follow a known power law; the coverage of the interval is simulated in the tests of the method.
 
 use std::fs;
 
@@ -151,7 +149,7 @@ fn a_loss_on_questions_that_training_showed_is_not_called_held_out() {
     }
 }
 
-/// Sizes with other numbers of finished seeds are counted as such, and a size without a pair is refused.
+/// Each size counts its own finished seeds, and a size without a pair is refused.
 #[test]
 fn each_size_counts_by_its_own_seeds() {
     let dir = sizes(1.5, 0.2);
@@ -256,7 +254,7 @@ fn what_is_no_sweep_over_sizes_is_refused() {
     assert!(ran.stderr.contains("canonc compare lockfiles/w8.lock"), "{}", ran.stderr);
 }
 
-/// Slots that are filled otherwise at another size are another treatment; another learning rate is warned of.
+/// Slots that are filled differently at another size are another treatment; another learning rate gives a warning.
 #[test]
 fn another_treatment_at_another_size_is_refused() {
     let dir = sizes(1.5, 0.2);

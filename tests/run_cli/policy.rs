@@ -1,8 +1,5 @@
-//! Lock settings that select kernels, and runs without any metric.
-//!
-//! In: a small recipe with one setting changed. Must stay true: a setting that cannot be honoured is refused,
-//! never replaced; the run records the requested kernel; a run without
-//! metrics is a complete run.
+//! Lock settings that select kernels, and runs without any metric. A setting that cannot be honoured is refused, never
+//! replaced, and the run records the requested kernel.
 
 use std::fs;
 
@@ -63,8 +60,8 @@ fn nothing_needs_to_be_measured() {
     assert!(log.contains("\"eval_loss\":null,\"counted\":0"), "{log}");
 }
 
-/// The dry run takes a step and adds what only the whole run needs. The run's tensors are most of its memory: the pages
-/// of libtorch that are in memory differ by some 20 MiB between machines and starts.
+/// The dry run takes a step and adds the memory that only the whole run needs. Tensors are most of the run's memory:
+/// the pages of libtorch that are in memory differ by some 20 MiB between machines and starts.
 #[test]
 fn a_dry_run_predicts_the_peak_of_memory() {
     let place = Place::new(&experiment("broad", DEPO, &[("sequences = 2", "sequences = 128")]));

@@ -1,7 +1,5 @@
-//! Training on several processes.
-//!
-//! In: small runs, with parameters of several blocks. Must stay true: any number of ranks has the bits of one; a rank
-//! that dies or hangs is named, and the run continues from its last checkpoint. Finds a rank's process in /proc.
+//! Training on several processes. Any number of ranks has the bits of one; a rank that dies or hangs is named, and the
+//! run continues from its last checkpoint. Only on Linux: the tests find a rank's process in /proc.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -92,7 +90,7 @@ fn send(id: u32, name: &str) {
     assert!(status.success());
 }
 
-/// Starts a run, sends a signal to a rank after the first step, and returns the exit code and what was said.
+/// Starts a run, sends a signal to a rank after the first step, and returns the exit code and the output.
 fn hurt(place: &Place, words: &str, rank: u32, name: &str) -> (Option<i32>, String) {
     let (mut child, mut lines) = place.start(words);
     let mut told = String::new();
@@ -128,13 +126,13 @@ fn a_rank_that_hangs_ends_all_and_is_named() {
     assert_eq!(code, Some(3), "{told}");
     assert!(told.contains("rank 1 does not respond"), "{told}");
     assert!(told.contains("killed: 1"), "{told}");
-    // Rank 0 also hosts the place where ranks meet, which then answers nobody.
+    // Rank 0 also hosts the rendezvous of the ranks, which then does not answer.
     let (code, told) = hurt(&place, "run --dir leader --ranks 3 --rank-timeout 3", 0, "-STOP");
     assert_eq!(code, Some(3), "{told}");
     assert!(told.contains("rank 0 hangs, and the others gave up on it"), "{told}");
 }
 
-/// Nobody else would end them.
+/// No other process would end them.
 #[test]
 fn ranks_stop_when_the_process_that_started_them_is_killed() {
     let place = place(300, "");
@@ -178,7 +176,7 @@ fn a_launcher_that_says_too_little_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(wanted), "{}", said(&output));
     }
-    // A launcher with one process is a process of its own.
+    // One process under a launcher runs as one without a launcher.
     let output = place.command("run").envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
@@ -221,7 +219,7 @@ fn survives(kills: u32, seed: u64) {
         let ranks = 2 + below(3);
         let folder = format!("killed{run}");
         let (mut child, mut lines) = place.start(&format!("run --dir {folder} --ranks {ranks}"));
-        // Up to the start of a step, the meeting, or before it.
+        // Up to the start of a step, the rendezvous, or before it.
         let mut told = String::new();
         for _ in 0..below(24) {
             if lines.read_line(&mut told).unwrap() == 0 {
@@ -270,7 +268,7 @@ fn survives(kills: u32, seed: u64) {
     place.holds(&folder);
 }
 
-/// Six times, or as often as `CANONC_KILLS` says: fifty take minutes.
+/// Kills six times, or as often as `CANONC_KILLS`: fifty take minutes.
 #[test]
 fn a_rank_killed_at_random_moments_and_gone_on_with_is_the_straight_run() {
     let kills = std::env::var("CANONC_KILLS").map_or(6, |count| count.parse().unwrap());
@@ -300,7 +298,7 @@ fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
     for (code, told) in &ends {
         assert_eq!(*code, Some(3), "{told}");
     }
-    // Each rank compares itself with the others, and hears of another's refusal if that comes first.
+    // Each rank compares itself with the others, and gets another's refusal if that comes first.
     let named = |told: &str, ranks: [&str; 2], what: &str| {
         ranks.iter().any(|both| told.contains(&format!("ranks {both} differ: ")))
             && told.contains(what)
@@ -321,7 +319,7 @@ fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
     assert!(named(&ends[0].1, ["2 and 0", "0 and 2"], "rank 2 has lock"), "{ends:?}");
 }
 
-/// What `--dry-run` says of a rank, and what two processes used; and the bytes that rank 0 received.
+/// Compares what `--dry-run` predicts for a rank with the memory of two processes and the bytes that rank 0 received.
 #[test]
 fn the_memory_of_a_rank_is_predicted_and_its_bytes_exactly() {
     for (shard, word) in
@@ -396,7 +394,7 @@ fn timings_name_the_slowest_rank_of_each_step() {
     }
 }
 
-/// Each rank needs to see the run's folder to write its part of a checkpoint; else rank 0 writes all of it, and says so.
+/// Each rank needs to see the run's folder to write its part of a checkpoint; else rank 0 writes all and reports that.
 #[test]
 fn a_rank_that_does_not_see_the_folder_leaves_checkpoints_to_rank_0() {
     let place = place(6, "");

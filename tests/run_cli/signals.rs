@@ -1,6 +1,5 @@
-//! A terminal that closes, `nohup`, and a process that is killed between two files.
-//!
-//! In: small runs. Must stay true: after a signal or a kill, the next start resumes and cleans up.
+//! A terminal that closes, `nohup`, and a process that is killed between two files. After a signal or a kill, the next
+//! start resumes and cleans up.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,9 +1,8 @@
-//! Slurm scripts, run here by a fake `srun`.
+//! Slurm scripts of `canonc export --to slurm` and `canonc compare --to slurm`, run here by a fake `srun`. Runs have
+//! the bits of runs without Slurm, and two workers never train the same run.
 //!
-//! In: scripts of `canonc export --to slurm` and `canonc compare --to slurm`. Must stay true: the fake does what Slurm
-//! documents and no more: it reads `#SBATCH` lines, starts as many processes as they say with the variables of a step,
-//! passes signals on to them, and ends with the highest exit code. Runs have the bits of runs without Slurm; two workers
-//! never train the same run.
+//! The fake does what Slurm documents and no more: it reads `#SBATCH` lines, starts as many processes as they require
+//! with the variables of a step, passes signals on to them, and ends with the highest exit code.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -93,7 +92,7 @@ impl Slurm {
     }
 }
 
-/// Waits for a script; returns its exit code and what it said.
+/// Waits for a script; returns its exit code and output.
 fn ended(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), said(&output))
@@ -192,7 +191,7 @@ fn an_array_of_workers_trains_each_missing_run_once() {
         assert_eq!(told.matches(&format!("run {run}\n")).count(), 1, "{told}");
     }
     assert!(!place.path("runs/both/both-treated-seed2").exists());
-    // That worker ended: its run is the only one that is missing.
+    // That worker has ended: its run is the only missing one.
     fs::remove_file(claims.join("both-treated-seed2.1")).unwrap();
     place.exits(0, "compare lockfiles/both.lock --work");
     let said = place.exits(0, "compare lockfiles/both.lock");

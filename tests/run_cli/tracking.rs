@@ -1,8 +1,6 @@
-//! Runs that are watched while they train: event files for TensorBoard, and the script for Weights & Biases.
-//!
-//! In: small runs, killed and resumed. Must stay true: an event file has every step of the log once, in order, whole
-//! records with their checksums, at any moment; the run's folder has the same bytes as without it; only one process
-//! writes it.
+//! Runs that are watched while they train: event files for TensorBoard, and the script for Weights & Biases. At any
+//! moment an event file has every step of the log once, in order, in whole records with their checksums. The run's
+//! folder has the same bytes as without it, and only one process writes it.
 
 use std::fs;
 use std::io::BufRead;
@@ -25,7 +23,7 @@ fn event_file(place: &Place, folder: &str) -> PathBuf {
     files.into_iter().next().unwrap()
 }
 
-/// Reads it, and checks that it is a beginning of what the run has logged.
+/// Reads the event file, and checks that it is a prefix of what the run has logged.
 fn read(place: &Place, folder: &str, run: &str, experiment: &Experiment) -> Records {
     // Read before the log, which a process may be writing.
     let bytes = fs::read(event_file(place, folder)).unwrap();
@@ -41,7 +39,7 @@ fn read(place: &Place, folder: &str, run: &str, experiment: &Experiment) -> Reco
     records
 }
 
-/// The same of a run that has ended: nothing is missing, nothing is torn.
+/// The same for a run that has ended: nothing is missing or torn.
 fn whole(place: &Place, folder: &str, run: &str, experiment: &Experiment) {
     let records = read(place, folder, run, experiment);
     let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
@@ -247,7 +245,7 @@ fn of_several_ranks_one_writes() {
     whole(&place, "tb/small", "runs/small", &small);
 }
 
-/// A `wandb` package that writes down what it is told.
+/// A fake `wandb` package that records its calls.
 const WANDB: &str = r#"
 import json, os
 class Settings:

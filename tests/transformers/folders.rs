@@ -1,8 +1,8 @@
-//! Exported folders in the real `transformers` and lm-evaluation-harness: any arch, with its own code or a stock class.
+//! Tests of exported folders in the real `transformers` and lm-evaluation-harness: small archs of every mixer, window,
+//! sharing and head with their own code, and every stock class, both imported and written here.
 //!
-//! In: small archs of every mixer, window, sharing and head; every stock class, imported and written here. Out: pass or
-//! fail. Must stay true: logits are equal to f32 rounding; generation of padded batches with a cache is that of single
-//! rows without; `save_pretrained` writes the same bits, which every `--weights` reads.
+//! Logits are equal to f32 rounding, generation of padded batches with a cache is that of single rows without one, and
+//! `save_pretrained` writes the same bits, which every `--weights` reads.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use support::{archs, golden, programs};
 use super::modules::read_back;
 use super::{python, run};
 
-/// On bytes, so that it has a tokenizer.
+/// With a vocabulary of bytes, so that it has a tokenizer.
 pub(super) const BYTES: &str = "
 block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } }
 block softmax = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }

@@ -1,7 +1,6 @@
-//! Every arch as a PyTorch module: logits, loss, gradients by PyTorch's autograd, and logits of a run in parts, in f64.
-//!
-//! In: the primitives' examples, small archs of every form, the committed archs with small widths, archs with names
-//! that Python reserves, random archs. Out: the largest differences from ours. Must stay true: no arch is left out.
+//! Compares every arch as a PyTorch module with ours in f64: logits, loss, gradients by PyTorch's autograd, and logits
+//! of a run in parts. No arch is left out: the primitives' examples, small archs of every form, the committed archs
+//! with small widths, archs with names that Python reserves, and random archs.
 
 use std::collections::BTreeMap;
 use std::fs;

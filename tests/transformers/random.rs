@@ -1,6 +1,4 @@
-//! Random archs of the whole language, small enough to compare by hundreds.
-//!
-//! In: proptest's choices. Out: the text of an arch `random`. Must stay true: every text compiles; widths, heads,
+//! Random archs of the whole language, small enough to compare hundreds of them. Every text compiles. Widths, heads,
 //! windows, kernels and ranks are independent of each other, so that no shape rule is met by chance.
 
 use std::fmt::Write as _;
@@ -46,7 +44,7 @@ block smooth(x; kernel) {
 }
 ";
 
-/// A mixer, and the widths of its slots as functions of nothing: only A and C have the model's.
+/// A layer and its slots, of which only A and C have the model's width.
 #[derive(Clone, Debug)]
 struct Layer {
     text: String,

@@ -1,7 +1,5 @@
-//! A libFuzzer target for every reader of files that other programs may have written.
-//!
-//! In: the bytes of a file; `CANONC_READER` names the reader. Out: nothing. Must stay true: every input ends in
-//! a result or an error; `tools/fuzz/run.sh` bounds memory and time.
+//! A libFuzzer target for every reader of files that other programs may have written; `CANONC_READER` names the reader.
+//! Every input must end in a result or an error; `tools/fuzz/run.sh` bounds memory and time.
 
 #![no_main]
 
@@ -18,7 +16,7 @@ use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 type Reader = fn(&[u8]);
 
 const READERS: [(&str, Reader); 20] = [
-    ("allowed", |bytes| drop(text(bytes).map(records::sign::AllowedSigners::parse))),
+    ("allowed", |bytes| drop(text(bytes).map(sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
     ("curves", |bytes| drop(text(bytes).map(audit::curves::Curves::parse))),
@@ -52,7 +50,7 @@ const READERS: [(&str, Reader); 20] = [
         drop(interop::store::Store::single(&file("model.safetensors", bytes)));
     }),
     ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
-    ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
+    ("signature", |bytes| drop(text(bytes).map(|text| sign::check(b"message", text)))),
     ("table", |bytes| drop(text(bytes).map(|text| audit::table("table.tsv", text)))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];

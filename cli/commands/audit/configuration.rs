@@ -8,7 +8,7 @@ use audit::{Experiment, Names};
 use interop::node::{Node, Value};
 use interop::{ForeignError, json, yaml};
 
-use super::read::refused;
+use super::refused;
 use crate::fail::{Failure, shown};
 
 /// Keys with their cells and lines.

@@ -8,11 +8,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use audit::curves::Curves;
-use audit::{BadInput, Experiment, Names, Origin};
+use audit::{Experiment, Names, Origin};
 use flate2::read::MultiGzDecoder;
 use lab::lock::Lock;
 
-use super::configuration;
+use super::{configuration, refused};
 use crate::fail::{Failure, shown};
 use crate::files;
 use crate::workspace::{self, refuse};
@@ -32,7 +32,7 @@ pub(super) fn published() -> Result<Vec<Experiment>, Failure> {
 }
 
 /// The loss curves of 48 of them.
-pub(super) fn published_curves() -> Result<LossCurves, Failure> {
+pub(super) fn published_curves() -> Result<Curves, Failure> {
     parse(Path::new("published"), CURVES)
 }
 
@@ -243,27 +243,22 @@ fn folder_name(experiment: &Experiment) -> Option<String> {
     Some(folder.to_string_lossy().into_owned())
 }
 
-pub(super) fn refused(source: &str, bad: BadInput) -> Failure {
-    let line = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
-    Failure::bad_input(bad.message).at(line).help(bad.help)
-}
-
 /// The text of a file.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
     utf8(path, bounded(path, open(path)?)?)
 }
 
-pub(super) fn curves(path: &Path) -> Result<LossCurves, Failure> {
+pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
     parse(path, &bounded(path, open(path)?)?)
 }
 
 /// Parses curves, decompressed if needed.
-fn parse(path: &Path, bytes: &[u8]) -> Result<LossCurves, Failure> {
+fn parse(path: &Path, bytes: &[u8]) -> Result<Curves, Failure> {
     let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
         true => bounded(path, MultiGzDecoder::new(bytes))?,
         false => bytes.to_vec(),
     };
-    LossCurves::parse(&utf8(path, bytes)?).map_err(|bad| {
+    Curves::parse(&utf8(path, bytes)?).map_err(|bad| {
         Failure::bad_input(bad.message).at(format!("{}:{}", shown(path), bad.line)).help(bad.help)
     })
 }

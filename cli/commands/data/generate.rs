@@ -11,6 +11,8 @@ use clap::{Args, ValueEnum};
 use data::stream::Stream;
 use data::write::{self, Format, Written};
 use records::progress::rounded;
+use tasks::DEFINITIONS;
+use tasks::task::Definition;
 
 use super::screen::Screen;
 use super::{SampleArgs, at_least_one, stream};
@@ -31,7 +33,28 @@ Examples:
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
 `--help` lists every task's parameters and describes the formats.",
-    after_long_help = "\
+    after_long_help = generate_help()
+)]
+pub(super) struct GenerateDataArgs {
+    #[command(flatten)]
+    pub samples: SampleArgs,
+    /// Number of samples
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub count: u64,
+    /// File format [default: by the extension of FILE, else jsonl]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub format: Option<DataFormat>,
+    /// Output file; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub out: PathBuf,
+}
+
+/// Examples, every parameter of every task, and the formats.
+fn generate_help() -> String {
+    let line = |task: &Definition| format!("  {:<10}{}\n", task.name, task.usage);
+    let parameters: String = DEFINITIONS.into_iter().map(line).collect();
+    format!(
+        "\
 Examples:
   canonc data generate mano --set L=10 --count 3
   canonc data generate brevo --set N=110 --count 1000000 --out brevo1.parquet
@@ -40,13 +63,7 @@ Examples:
       --order indexed --from 5000 --count 1000 --out shard5.jsonl
 
 Parameters, by their published names; those in brackets default to the published value:
-  depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
-  brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
-  mano      L [ttype value_mod knowledge_augment lens qids bos]
-  lano      config or grammar=@FILE.json [root vocab depth]
-            config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k
-  capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
-  multihop  N hops [M background=@FILE background_lengths]
+{parameters}\
 A VALUE is parsed as JSON, or else taken as text; @FILE means the file's JSON or the list of its lines.
 
 Orders: `published` is one stream from one seed, token for token as the published script writes it; for capo,
@@ -61,19 +78,7 @@ Formats:
            is the digest of the published vectors
 
 The file is written only when it is complete; on an error or Ctrl-C an older file stays unchanged."
-)]
-pub(super) struct GenerateDataArgs {
-    #[command(flatten)]
-    pub samples: SampleArgs,
-    /// Number of samples
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
-    pub count: u64,
-    /// File format [default: by the extension of FILE, else jsonl]
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    pub format: Option<DataFormat>,
-    /// Output file; `-` is standard output
-    #[arg(long, value_name = "FILE", default_value = "-")]
-    pub out: PathBuf,
+    )
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

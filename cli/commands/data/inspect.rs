@@ -8,7 +8,7 @@ use data::inspect::inspect as inspect_sample;
 use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer};
 use data::text::{BOS, EOS};
 use lab::experiment::{DataSource, Experiment, Tokenizer as Locked};
-use tasks::task::TASKS;
+use tasks::task::{self, Definition};
 
 use super::windows::{LockedWindows, WindowArgs};
 use super::{SampleOptions, at_least_one, stream_of};
@@ -45,16 +45,18 @@ pub(super) struct InspectArgs {
 }
 
 fn task_or_lock(text: &str) -> Result<String, String> {
-    match TASKS.contains(&text)
+    match Definition::find(text).is_some()
         || !matches!(workspace::resolve(Path::new(text)), Ok(Target::Missing(_)))
     {
         true => Ok(text.to_owned()),
-        false => Err(format!("it is neither a task ({}) nor a lock nor a run", TASKS.join(", "))),
+        false => {
+            Err(format!("it is neither a task ({}) nor a lock nor a run", task::names().join(", ")))
+        }
     }
 }
 
 pub(super) fn inspect(args: &InspectArgs) -> Outcome {
-    match TASKS.contains(&args.of.as_str()) {
+    match Definition::find(&args.of).is_some() {
         true => inspect_samples(args),
         false => inspect_windows(args),
     }

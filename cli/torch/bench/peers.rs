@@ -9,6 +9,7 @@ mod table;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use bench::turns::take_turns;
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
 use runtime::observe::observe;

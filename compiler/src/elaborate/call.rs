@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Arg, BinaryOp, Diagnostic, Expr, ExprKind, FileId, Name, Span};
+use dsl::{Arg, BinaryOp, Diagnostic, Expr, ExprKind, Name, Span};
 
-use super::frame::{Callee, Frame, Slots};
+use super::frame::{Call, Callee, Frame, InitExpr};
+use super::number::{as_root, out_of_range};
 use super::sites::sites;
 use super::{Building, Elaborator, Field, MAX_DEPTH, join};
 use crate::diag;
@@ -14,27 +15,7 @@ use crate::names::{FUNCTIONS, mentions};
 use crate::number::InitRule;
 use crate::op::Arity;
 use crate::tree::Value;
-use crate::tree::{Applied, Around, Callable, DefItem};
-
-/// An init rule as written. Evaluated once the parameter's `fan_in` is known.
-pub(super) type InitExpr = (Expr, Around, FileId);
-
-/// The inputs of a call, whatever its callee.
-pub(super) struct Call {
-    pub(super) span: Span,
-    pub(super) tensors: Vec<Out>,
-    /// Configuration given in the call itself, by name.
-    pub(super) passed: BTreeMap<String, (Value, Span)>,
-    pub(super) init: Option<InitExpr>,
-    pub(super) path: String,
-    /// The path that keys draws: from the layer down, with a number for each call of one name, whatever it owns.
-    pub(super) draws: String,
-    pub(super) field: Option<Rc<str>>,
-    pub(super) slots: Rc<Slots>,
-    pub(super) fill: Option<String>,
-    /// In a repeated call of a shared instance: reuse existing parameters.
-    pub(super) again: bool,
-}
+use crate::tree::{Applied, Callable, DefItem};
 
 /// The arguments of a call, by kind.
 struct Arguments {
@@ -129,9 +110,9 @@ impl Elaborator<'_> {
     fn init_rule(&mut self, callee: &Name, args: &[Value], span: Span) -> Option<Value> {
         let mut roots = Vec::new();
         for arg in args {
-            match super::eval::as_root(arg) {
+            match as_root(arg) {
                 Some(root) => roots.push(root),
-                None if super::eval::out_of_range(arg) => return self.too_wide(&arg.text(), span),
+                None if out_of_range(arg) => return self.too_wide(&arg.text(), span),
                 None => {
                     let got = arg.describe();
                     self.diagnostics.push(diag::wrong_kind(

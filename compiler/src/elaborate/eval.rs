@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use dsl::{BinaryOp, Expr, ExprKind, FileId, Name, Span, UnaryOp};
 
 use super::frame::Frame;
-use super::prim::exact;
+use super::number::{as_root, exact, out_of_range};
 use super::{Building, Elaborator, MAX_EVALUATIONS};
 use crate::diag;
 use crate::graph::Out;
@@ -354,18 +354,6 @@ impl Elaborator<'_> {
         }
         fits
     }
-}
-
-pub(super) fn as_root(value: &Value) -> Option<Root> {
-    match value {
-        Value::Root(root) => Some(*root),
-        other => other.as_ratio().map(Root::rational),
-    }
-}
-
-/// Whether this is a number that exact arithmetic cannot represent.
-pub(super) fn out_of_range(value: &Value) -> bool {
-    matches!(value, Value::Decimal(_)) && value.as_ratio().is_none()
 }
 
 fn simplest(root: Root, span: Span) -> Value {

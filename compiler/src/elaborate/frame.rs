@@ -22,6 +22,26 @@ use crate::resolve::Entity;
 use crate::tree::Value;
 use crate::tree::{Applied, Around, Callable};
 
+/// An init rule as written. Evaluated once the parameter's `fan_in` is known.
+pub(super) type InitExpr = (Expr, Around, FileId);
+
+/// The inputs of a call, whatever its callee.
+pub(super) struct Call {
+    pub(super) span: Span,
+    pub(super) tensors: Vec<Out>,
+    /// Configuration given in the call itself, by name.
+    pub(super) passed: BTreeMap<String, (Value, Span)>,
+    pub(super) init: Option<InitExpr>,
+    pub(super) path: String,
+    /// The path that keys draws: from the layer down, with a number for each call of one name, whatever it owns.
+    pub(super) draws: String,
+    pub(super) field: Option<Rc<str>>,
+    pub(super) slots: Rc<Slots>,
+    pub(super) fill: Option<String>,
+    /// In a repeated call of a shared instance: reuse existing parameters.
+    pub(super) again: bool,
+}
+
 pub(super) struct Frame {
     /// The file that names are looked up in.
     pub(super) file: FileId,

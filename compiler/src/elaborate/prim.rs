@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use dsl::{Decimal, Diagnostic, Span};
 
-use super::call::{Call, InitExpr};
-use super::eval::as_root;
+use super::frame::{Call, InitExpr};
+use super::number::exact;
 use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_WIDTH, join};
 use crate::diag;
 use crate::graph::{NodeKind, Out, Param, ParamId};
@@ -446,12 +446,6 @@ fn attribute(kind: ConfigKind, value: &Value) -> Option<Attr> {
         (ConfigKind::Word(words), Value::Word(w)) => words.contains(w).then_some(Attr::Word(w)),
         _ => None,
     }
-}
-
-/// A number as configuration. A decimal if possible, so that `x / 4` and `x * 0.25` give the same graph.
-pub(super) fn exact(value: &Value) -> Option<Attr> {
-    let root = as_root(value)?;
-    Some(value.as_decimal().map_or(Attr::Root(root), Attr::Decimal))
 }
 
 fn dims(shape: &[i64]) -> String {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use dsl::{Expr, Name, Span};
 
-use super::call::Call;
+use super::frame::Call;
 use super::frame::Frame;
 use super::{Building, Elaborator, Field, join};
 use crate::diag;

@@ -1,6 +1,7 @@
-//! In: a text index and a path, or a path. Out: the file, or the index. Must stay true: a file is either complete or
-//! absent; the digest at the end detects any changed or missing
-//! byte before anything is used; sizes in a damaged file never decide an allocation.
+//! Reads prepared files of any version, and writes those of version 1, which hold bytes.
+//!
+//! A file is either complete or absent. The digest at the end of version 1 detects any changed or missing byte before
+//! anything is used, and sizes in a damaged file never decide an allocation.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -9,7 +10,8 @@ use std::path::Path;
 use crate::DataError;
 
 use super::index::{Documents, Scratch, Source, TextIndex};
-use super::prepared::{self, START};
+use super::layout::START;
+use super::prepared;
 
 const MAGIC: &[u8] = b"canonc text ";
 const VERSION: &[u8] = b"1\n";
@@ -42,7 +44,7 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
     let mut file = disk::open_large(path).map_err(unreadable)?;
     let mut start = [0; START.len()];
     if file.read_exact(&mut start).is_ok() && start == *START {
-        return prepared::open(file, path);
+        return Ok(TextIndex::of_prepared(prepared::open(file, path)?));
     }
     file.rewind().map_err(unreadable)?;
     let left = file.metadata().map_err(unreadable)?.len();

@@ -1,6 +1,6 @@
-//! In: a call into a library that parses untrusted files. Out: its result, or an error message if it panicked. Must
-//! stay true: a panic of the library on a hostile file ends only that call and prints nothing; panics elsewhere in our
-//! own code are shown as usual.
+//! Turns a panic of a library that parses untrusted files into an error.
+//!
+//! Such a panic ends only its call and prints nothing; panics elsewhere are shown as usual.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

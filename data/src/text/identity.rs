@@ -1,9 +1,10 @@
-//! In: a prepared file's facts: its tokenizer, documents by source, and block digests. Out: the identity of the data,
-//! which a lock binds. Must stay true: the identity covers every token, each document's end, the digest of each
-//! document's bytes, and every fact of the tokenizer, and depends on nothing else, such as file names. It follows from
-//! the list of digests that check every read, so tokens that a lock does not name are never returned.
+//! The identity of prepared data, which a lock binds.
+//!
+//! It covers every token, each document's end, the digest of each document's bytes, and every fact of the tokenizer,
+//! and depends on nothing else, such as file names. It follows from the list of digests that check every read, so
+//! tokens that a lock does not name are never returned.
 
-use super::prepared::{BLOCK, ENTRY, START, width};
+use super::layout::{BLOCK, ENTRY, START, width};
 use super::tokenizer::Info;
 
 /// Digests of the blocks of a sequence of bytes.

@@ -1,6 +1,8 @@
-//! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the
-//! whole set. Must stay true: the identity depends only on the documents' bytes, order and grouping into sources, the
-//! tokenizer and the tokens; not on file names, broken lines or the JSON's formatting.
+//! Documents by number, in memory or in a prepared file: their tokens, their digests, and the identity of the whole
+//! set.
+//!
+//! The identity depends only on the documents' bytes, order and grouping into sources, the tokenizer and the tokens;
+//! not on file names, broken lines or the JSON's formatting.
 
 use std::io::{BufRead, Read};
 use std::ops::Range;
@@ -9,10 +11,12 @@ use crate::DataError;
 use disk::checked::ReadBuffer;
 
 use super::identity;
+use super::layout::documents_hasher;
 use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
-use super::prepared::{Manifest, Prepared};
+use super::prepared::{Manifest, Opened, Prepared};
 use super::tokenizer::Info;
 
+pub use super::layout::Source;
 pub use super::lines::{OnBadLine, Report};
 
 /// One source's files, in reading order, each with its name for messages.
@@ -32,15 +36,6 @@ pub struct TextIndex {
     identity: blake3::Hash,
     documents_digest: blake3::Hash,
     tokenizer: Info,
-}
-
-/// A named range of documents.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The source's name.
-    pub name: String,
-    /// Numbers of its documents.
-    pub documents: Range<u32>,
 }
 
 /// Where the tokens and digests are stored.
@@ -87,12 +82,8 @@ impl TextIndex {
     }
 
     /// The index of a prepared file.
-    pub(super) fn of_prepared(
-        sources: Vec<Source>,
-        [identity, documents_digest]: [blake3::Hash; 2],
-        tokenizer: Info,
-        prepared: Prepared,
-    ) -> TextIndex {
+    pub(super) fn of_prepared(opened: Opened) -> TextIndex {
+        let Opened { sources, identity, documents_digest, tokenizer, prepared } = opened;
         let store = Store::File(Box::new(prepared));
         TextIndex { sources, store, identity, documents_digest, tokenizer }
     }
@@ -246,7 +237,7 @@ impl TextIndex {
     }
 }
 
-/// The lengths of documents that are asked for in about their order.
+/// Looks up the lengths of documents. Reads several at once, since lookups come in about their order.
 #[derive(Debug)]
 pub(super) struct Lengths<'a> {
     index: &'a TextIndex,
@@ -301,11 +292,6 @@ pub(super) fn malformed(report: &Report) -> DataError {
         report.malformed_lines(),
         "correct these lines, name another field with --field, or skip them with `canonc data prepare --malformed skip`",
     )
-}
-
-/// Hashes each source's number of documents and their digests.
-pub(super) fn documents_hasher() -> blake3::Hasher {
-    blake3::Hasher::new_derive_key("canonc 1 data text")
 }
 
 /// A builder of a [`TextIndex`]; [`Documents::finish`] is the only way to make one.

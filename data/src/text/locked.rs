@@ -1,6 +1,6 @@
-//! In: a lock's text section, and prepared documents. Out: the options of its windows; whether the documents use the
-//! lock's tokenizer. Must stay true: every value comes from the lock; documents of another tokenizer are never read as
-//! if they were of this one.
+//! The text section of a lock: the options of its windows, and whether documents use its tokenizer.
+//!
+//! Every value comes from the lock. Documents of another tokenizer are never read as if they were of this one.
 
 use lab::experiment::{DataSource, Tokenizer};
 
@@ -58,7 +58,7 @@ pub fn around(source: Option<&DataSource>, tokenizer: &Info) -> Around {
     Around { before, after, first: before.or(bos).or(eos) }
 }
 
-/// How the tokenizer of a lock and that of documents differ, in words; `None` if they are equal.
+/// A message about how the tokenizer of a lock and that of documents differ; `None` if they are equal.
 pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
     let Info { kind: has_kind, digest: has_digest, vocab: has_vocab, bos: _, eos: _ } = documents;
     let differ = |field: &str, lock: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {

@@ -1,8 +1,7 @@
-//! Text that a tokenizer loses.
+//! Counts the text that a tokenizer loses: characters without a token, and tokens for unknown text.
 //!
-//! In: documents and their tokens. Out: the number of characters without a token, and the number of tokens for unknown
-//! text. Must stay true: white space is not counted, since many tokenizers split at it; a tokenizer that cannot drop a
-//! character costs nothing here.
+//! White space is not counted, since many tokenizers split at it. A tokenizer that cannot drop a character costs
+//! nothing here.
 
 use serde::{Deserialize, Serialize};
 

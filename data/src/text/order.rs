@@ -1,8 +1,9 @@
-//! In: the documents of an index, a split, a seed and weights. Out: the endless sequence of documents as numbered
-//! passes, which can each be made alone. Must stay true: a pass has as many slots as the split has documents; with
-//! weights a source has a fixed share of them, and goes through its own documents epoch by epoch, each epoch in its own
-//! order. So the stream position of a pass is arithmetic over whole epochs plus at most one unfinished one per source.
-//! Memory holds one bit for each document, and none if none is held out.
+//! The endless sequence of a split's documents, as numbered passes that can each be made alone.
+//!
+//! A pass has as many slots as the split has documents. With weights, a source has a fixed share of them, and goes
+//! through its own documents epoch by epoch, each epoch in its own order. So the stream position of a pass is
+//! arithmetic over whole epochs plus at most one unfinished one per source. Memory holds one bit for each document, and
+//! none if none is held out.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +11,6 @@ use std::sync::Arc;
 use crate::{DataError, Split};
 
 use super::index::{Lengths, Source, TextIndex};
-use super::pass::Pass;
 use super::permutation::Permutation;
 use super::shuffle;
 use super::table::{Marked, Marking};
@@ -202,53 +202,8 @@ impl Order {
         self.sources.iter().map(of).collect()
     }
 
-    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Result<Pass, DataError> {
-        Pass::new(self, index, number, self.start_of(index, number)? as u64)
-    }
-
-    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Result<Pass, DataError> {
-        Pass::new(self, index, pass.number() + 1, pass.end())
-    }
-
-    /// The pass that holds stream position `at`. `near` is any pass; it is used if it directly precedes.
-    pub(super) fn pass_at(
-        &self,
-        index: &TextIndex,
-        at: u64,
-        near: Option<&Pass>,
-    ) -> Result<Pass, DataError> {
-        if let Some(near) = near.filter(|near| near.end() <= at) {
-            let next = self.pass_after(index, near)?;
-            if next.holds(at) {
-                return Ok(next);
-            }
-        }
-        let begins_by = |number: u64| {
-            let (least, most) = self.start_between(number);
-            let at = u128::from(at);
-            Ok::<bool, DataError>(
-                most <= at || (least <= at && self.start_of(index, number)? <= at),
-            )
-        };
-        let mut above = 1;
-        while begins_by(above)? {
-            above *= 2;
-        }
-        let mut below = above / 2;
-        // Pass `below` begins at or before `at`, pass `above` after it.
-        while above - below > 1 {
-            let middle = below + (above - below) / 2;
-            if begins_by(middle)? {
-                below = middle;
-            } else {
-                above = middle;
-            }
-        }
-        self.pass(index, below)
-    }
-
     /// Bounds of the tokens before pass `number`, from whole epochs alone.
-    fn start_between(&self, number: u64) -> (u128, u128) {
+    pub(super) fn start_between(&self, number: u64) -> (u128, u128) {
         let (mut least, mut most) = (0, 0);
         for source in &self.sources {
             let drawn = u128::from(number) * u128::from(source.share);
@@ -260,7 +215,7 @@ impl Order {
     }
 
     /// Tokens before pass `number`. If every pass has whole epochs (no weights), this looks at no document.
-    fn start_of(&self, index: &TextIndex, number: u64) -> Result<u128, DataError> {
+    pub(super) fn start_of(&self, index: &TextIndex, number: u64) -> Result<u128, DataError> {
         let mut start = 0;
         for source in &self.sources {
             let drawn = u128::from(number) * u128::from(source.share);

@@ -1,6 +1,7 @@
-//! In: the order of a split's documents, and the number of a pass. Out: the document at any position of the pass. Must
-//! stay true: a pass is the same as if it were listed document by document; its table holds one sum of tokens for up to
-//! [`EVERY`] slots, from which a walk over that many slots finds the document, and their lengths are read from the index.
+//! One pass over a split: finds the document at any position.
+//!
+//! A pass is the same as if it were listed document by document. Its table holds one sum of tokens for up to [`EVERY`]
+//! slots; a walk over at most that many slots finds the document, and their lengths are read from the index.
 //!
 //! The table is made by going through the documents in the order of their files, which are read in one go, with the
 //! inverse of the permutations that place them in the pass.
@@ -19,6 +20,53 @@ use super::table::{Counted, Sums};
 const EVERY: u64 = 32;
 /// Sums that a table has before it has fewer than one for each slot. They take some 10 MB.
 const SUMS: u64 = 1 << 20;
+
+impl Order {
+    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Result<Pass, DataError> {
+        Pass::new(self, index, number, self.start_of(index, number)? as u64)
+    }
+
+    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Result<Pass, DataError> {
+        Pass::new(self, index, pass.number() + 1, pass.end())
+    }
+
+    /// The pass that holds stream position `at`. `near` is any pass; it is used if it directly precedes.
+    pub(super) fn pass_at(
+        &self,
+        index: &TextIndex,
+        at: u64,
+        near: Option<&Pass>,
+    ) -> Result<Pass, DataError> {
+        if let Some(near) = near.filter(|near| near.end() <= at) {
+            let next = self.pass_after(index, near)?;
+            if next.holds(at) {
+                return Ok(next);
+            }
+        }
+        let begins_by = |number: u64| {
+            let (least, most) = self.start_between(number);
+            let at = u128::from(at);
+            Ok::<bool, DataError>(
+                most <= at || (least <= at && self.start_of(index, number)? <= at),
+            )
+        };
+        let mut above = 1;
+        while begins_by(above)? {
+            above *= 2;
+        }
+        let mut below = above / 2;
+        // Pass `below` begins at or before `at`, pass `above` after it.
+        while above - below > 1 {
+            let middle = below + (above - below) / 2;
+            if begins_by(middle)? {
+                below = middle;
+            } else {
+                above = middle;
+            }
+        }
+        self.pass(index, below)
+    }
+}
 
 /// One pass over a split: its documents in order.
 #[derive(Clone, Debug)]

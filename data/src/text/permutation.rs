@@ -1,5 +1,5 @@
-//! In: a length and a key. Out: a bijection of the numbers below the length, and its inverse. Must stay true: both are
-//! computed for one number alone; nothing is stored for each number.
+//! Keyed permutations of the numbers below a length, with inverses. Each image is computed alone, and nothing is stored
+//! for each number.
 
 /// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, iterated until the result is in
 /// range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").

@@ -1,14 +1,16 @@
-//! In: files of documents by source, and a tokenizer. Out: one prepared file, complete or absent, and a report. Any
-//! number of threads make tokens, and one puts the results in input order. Must stay true: the file's bytes are a
-//! function of the documents, the tokenizer and the names of sources and files, for any number of threads and any
-//! number of kills on the way; memory grows with the documents only by a digest per block; every line is a document,
-//! blank, empty, or named.
+//! Prepares files of documents: makes one prepared file with a tokenizer, and reports on the lines.
+//!
+//! Any number of threads make tokens, and one puts the results in input order. The file's bytes are a function of the
+//! documents, the tokenizer and the names of sources and files, for any number of threads and of kills on the way.
+//! Memory grows with the documents only by a digest per block. Every line is a document, blank, empty, or named in the
+//! report.
 
 mod fault;
 mod input;
 mod pages;
 mod parquet;
 mod partial;
+mod piece;
 mod work;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte
-//! is used only after this very read passed its block's digest; the list of those digests was read once, has its own
-//! digest, and decides the identity that a lock binds; every returned id is one of the tokenizer's; memory holds a
+//! Reads a prepared file of version 2, a part at a time.
+//!
+//! A byte is used only after this very read passed its block's digest. The list of those digests was read once, has its
+//! own digest, and decides the identity that a lock binds. Every returned id is one of the tokenizer's. Memory holds a
 //! few bytes per piece, neither tokens nor documents' ends; sizes in a damaged file never decide an allocation.
 //!
 //! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; each document's end and the digest of its bytes;
@@ -16,16 +17,10 @@ use crate::DataError;
 use disk::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
 
 use super::identity;
-use super::index::{Source, TextIndex, documents_hasher};
+use super::layout::{BLOCK, ENTRY, START, Source, documents_hasher, width};
 use super::lines::Report;
 use super::tokenizer::{Info, Kind};
 
-/// The header before the tokens. Its length makes them start at an even offset.
-pub(super) const START: &[u8; 16] = b"canonc text 2\n\0\0";
-/// Bytes per digest.
-pub(super) use disk::checked::BLOCK;
-/// Bytes per document: its end, in tokens, and the digest of its bytes.
-pub(super) const ENTRY: u64 = 40;
 /// Bytes of three offsets and a digest.
 const TRAILER: u64 = 24 + 32;
 
@@ -154,15 +149,6 @@ impl TokenizerEntry {
     }
 }
 
-/// Bytes per token in the file.
-pub(super) fn width(info: &Info) -> u64 {
-    match (info.kind, info.vocab) {
-        (Kind::Bytes, _) => 1,
-        (Kind::File(_), 0..=0x1_0000) => 2,
-        (Kind::File(_), _) => 4,
-    }
-}
-
 /// The digest over the data that lists all other digests.
 pub(super) fn trailer_digest(blocks: &[u8], manifest: &[u8], offsets: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text prepared");
@@ -180,8 +166,18 @@ pub(super) struct Prepared {
     manifest: Manifest,
 }
 
+/// A prepared file that was opened, and what it says of its documents.
+pub(super) struct Opened {
+    pub(super) sources: Vec<Source>,
+    pub(super) identity: blake3::Hash,
+    /// The digest of the documents alone, for any tokenizer.
+    pub(super) documents_digest: blake3::Hash,
+    pub(super) tokenizer: Info,
+    pub(super) prepared: Prepared,
+}
+
 /// Opens a file that begins like one of version 2.
-pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
+pub(super) fn open(file: File, path: &Path) -> Result<Opened, DataError> {
     let damaged = |how: &str| damaged(path, how);
     let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
     let Some(trailer_at) = length.checked_sub(TRAILER).filter(|at| *at >= START.len() as u64)
@@ -256,7 +252,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     if found != documents {
         return Err(damaged("its identity does not match its documents"));
     }
-    Ok(TextIndex::of_prepared(sources, [identity, documents], info, prepared))
+    Ok(Opened { sources, identity, documents_digest: documents, tokenizer: info, prepared })
 }
 
 impl Prepared {

@@ -1,9 +1,10 @@
-//! In: a window's number, the number of windows shuffled together, a key. Out: the window's cut of the document stream.
-//! Must stay true: each mapping is a bijection, computed for one number alone, so any window can be found without the
-//! others, and a resumed or resharded run reads the same windows.
+//! Maps a window's number to its cut of the document stream.
 //!
 //! Cut `c` of the stream is its tokens [c*S, c*S + S]. Consecutive cuts usually belong to one document, so a batch of
 //! consecutive cuts is one part of a book.
+//!
+//! Each mapping is a bijection, computed for one number alone, so any window can be found without the others, and a
+//! resumed or resharded run reads the same windows.
 
 use std::ops::Range;
 
@@ -16,8 +17,9 @@ use crate::Split;
 ///
 /// `Windows` permutes all cuts of one pass over the documents. `Documents` keeps stream order: the documents of a pass
 /// in a permuted order, the cuts of each document together. `Buffer` is Lingua's order: documents in the order of their
-/// files, with blocks of this many consecutive cuts permuted. Lingua fills its buffer, shuffles it, and refills it while
-/// emptying it, so between two shuffles exactly its content comes out. The permutations are ours; Lingua's are numpy's.
+/// files, with blocks of this many consecutive cuts permuted. Lingua fills its buffer, shuffles it, and refills it
+/// while emptying it, so between two shuffles exactly its content comes out. The permutations are ours; Lingua's are
+/// numpy's.
 pub(super) fn of_split(order: Shuffle, split: Split) -> Shuffle {
     match (order, split) {
         (Shuffle::Buffer { .. }, Split::HeldOut) => Shuffle::Windows,

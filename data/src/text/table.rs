@@ -1,7 +1,6 @@
-//! Tables over all documents of a set, at bits for each of them.
+//! Compact tables over all documents of a set: marks that find the n-th marked number, and prefix sums.
 //!
-//! In: marks, or numbers in the order of documents. Out: where the n-th mark is, or the sum of the first n numbers.
-//! Must stay true: no table takes bytes for each document, so that a billion of them fit beside a model.
+//! They take bits for each document, not bytes, so that those of a billion documents fit in memory next to a model.
 
 use std::collections::BTreeMap;
 
@@ -170,7 +169,7 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// So many zeros.
+    /// This many zeros.
     pub(super) fn new(count: u64) -> Counted {
         Counted { low: vec![0; count as usize], high: BTreeMap::new(), total: 0 }
     }

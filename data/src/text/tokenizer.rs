@@ -1,7 +1,8 @@
-//! In: a tokenizer's file and its kind, or nothing for bytes. Out: the tokens of a document without marks, the marks'
-//! ids, the number of ids, and a digest of everything that decides them. Must stay true: ids are those of the published
-//! library for the same file (golden vectors check this); text that spells a special token is text; a file that does
-//! not hold a tokenizer is refused with a message, whatever it contains; every returned id is below `vocab`.
+//! Tokenizers: bytes, or a trained one that is read from a file.
+//!
+//! Ids are those of the published library for the same file (golden vectors check this). Text that spells a special
+//! token is text. A file that does not hold a tokenizer is refused with a message, whatever it contains. Every returned
+//! id is below `vocab`.
 
 mod expansion;
 mod huggingface;
@@ -54,8 +55,8 @@ impl Kind {
         }
     }
 
-    /// A version to change when the meaning of a kind changes. A correction towards the published library's ids is none:
-    /// prepared files are identified by their tokens.
+    /// A version to change when the meaning of a kind changes. A correction towards the published library's ids is
+    /// none: prepared files are identified by their tokens.
     fn rules(self) -> u32 {
         match self {
             Kind::Bytes

@@ -1,6 +1,7 @@
-//! In: a task's digest, the options of its windows, and a number. Out: the key and the generator of that window. Must
-//! stay true: different splits, modes, seeds and numbers have different keys, and nothing else affects a key; a change
-//! here changes every indexed sample.
+//! The key and the generator of an indexed window, from the task's digest, the window's options and its number.
+//!
+//! Different splits, modes, seeds and numbers have different keys, and nothing else affects a key. A change here
+//! changes every indexed sample.
 
 use super::Options;
 use crate::Split;

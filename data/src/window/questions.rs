@@ -1,6 +1,7 @@
-//! In: a window's number. Out: the questions in it, each as a digest of everything before its answer in its own sample.
-//! Must stay true: equal questions have equal digests in any window, so questions of training and held-out windows can
-//! be compared; complete answers here are the same as in `fill`.
+//! The questions in a window, each as a digest of everything before its answer in its own sample.
+//!
+//! Equal questions have equal digests in any window, so questions of training and held-out windows can be compared.
+//! Complete answers here are the same as in `fill`.
 
 use super::TaskWindows;
 use tasks::sample::Span;

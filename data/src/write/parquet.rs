@@ -1,5 +1,7 @@
-//! In: samples. Out: a Parquet file with one row per sample: a list of tokens, and a list of labels, text and answer if
-//! the task has them. Must stay true: memory holds at most one row group, for any number of samples.
+//! Writes samples to a Parquet file, one row each: a list of tokens, and a list of labels, text and answer if the task
+//! has them.
+//!
+//! Memory holds at most one row group, for any number of samples.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Our names for foreign keys, and the topic of each key: rows of lab's field table and of [`FOREIGN`].
+//! Our names for foreign keys, and the topic of each key: rows of lab's field table and of `FOREIGN`.
 //!
 //! recipes/AUDIT.md documents the rows, and a test compares them. A key without a row is reported, and assumed to affect
 //! the result.

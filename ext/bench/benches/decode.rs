@@ -40,7 +40,7 @@ struct Contender {
 }
 
 enum Decoder {
-    Canonc(Model),
+    Canonc(Box<Model>),
     Transformers(Script),
 }
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut contenders = Vec::new();
     for (dtype, precision) in [("f32", Precision::F32), ("bf16", Precision::Bf16)] {
         for decoder in [
-            Decoder::Canonc(Model::new(&graph, precision)?),
+            Decoder::Canonc(Box::new(Model::new(&graph, precision)?)),
             Decoder::Transformers(Script::start(dtype, threads, parameters)?),
         ] {
             let name = match decoder {

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tasks::cpython::Random;
 use tasks::lano::{self, Lano};
 use tasks::sample::Mode;
+use tasks::task::Generator as _;
 use tasks::task::Task;
 
 /// A published setting of a generator, and its row in the stand-in.

@@ -40,8 +40,10 @@ pub mod class;
 mod decoder;
 pub mod arch;
 pub mod dtype;
-pub mod pth;
+
 pub mod store;
+pub mod pth;
+mod open;
 pub mod lay;
 pub mod described;
 pub mod hf;

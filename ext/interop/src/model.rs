@@ -77,6 +77,7 @@ pub enum BlockNorms {
 }
 
 /// The token mixer.
+#[expect(clippy::large_enum_variant, reason = "a model has one")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mixer {
     /// Softmax attention.

@@ -11,9 +11,8 @@ use std::sync::Arc;
 
 use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, Value};
-use super::{ForeignError, LeftOut, json, pth, shown};
+use super::{ForeignError, LeftOut, json, shown};
 use disk::checked::CheckedFile;
-use disk::content::Content;
 
 /// The maximum number of values in memory while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
@@ -71,7 +70,7 @@ pub struct Store {
     pub index: Option<ReadFile>,
     /// Tensors by name.
     pub tensors: BTreeMap<String, Stored>,
-    open: Vec<Arc<CheckedFile>>,
+    pub(super) open: Vec<Arc<CheckedFile>>,
 }
 
 impl Store {
@@ -90,59 +89,12 @@ impl Store {
         self.open.get(file).cloned()
     }
 
-    fn path(&self, file: usize) -> &Path {
+    pub(super) fn path(&self, file: usize) -> &Path {
         self.files.get(file).map_or(Path::new(""), |file| &file.path)
     }
 
-    /// Opens weights of any kind, told by their content: safetensors, a file of `torch.save`, or an index with the shards
-    /// that it lists. Also returns a list of what is not a tensor.
-    pub fn open(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
-        let mut left_out = Vec::new();
-        let mut store = match path.to_string_lossy().ends_with(".index.json") {
-            true => Store::sharded_with(path, &mut left_out)?,
-            false => {
-                let mut store = Store::default();
-                store.file(path, &mut left_out)?;
-                store
-            }
-        };
-        left_out.extend(store.without_wrappers());
-        Ok((store, left_out))
-    }
-
-    /// Adds a file of weights, by its content.
-    fn file(&mut self, path: &Path, left_out: &mut Vec<LeftOut>) -> Result<(), ForeignError> {
-        let content = Content::of_file(path).map_err(|error| ForeignError::read(path, &error))?;
-        match content {
-            Content::Zip => left_out.extend(pth::add(self, path)?),
-            Content::Safetensors | Content::Other => self.safetensors(path)?,
-            Content::Empty
-            | Content::LfsPointer
-            | Content::Html
-            | Content::Gzip
-            | Content::Zstandard
-            | Content::Xz
-            | Content::Bzip2
-            | Content::Lz4
-            | Content::SevenZip
-            | Content::Tar
-            | Content::Parquet
-            | Content::Pickle
-            | Content::Gguf
-            | Content::Hdf5
-            | Content::Utf16
-            | Content::Utf32 => {
-                let message =
-                    format!("it contains no weights that can be read: it is {}", content.name());
-                let help = content.help().unwrap_or("give safetensors or a file of torch.save");
-                return Err(ForeignError::new(shown(path), message, help));
-            }
-        }
-        Ok(())
-    }
-
     /// Removes prefixes that every name has because the model was saved inside of a wrapper.
-    fn without_wrappers(&mut self) -> Vec<LeftOut> {
+    pub(super) fn without_wrappers(&mut self) -> Vec<LeftOut> {
         let mut left_out = Vec::new();
         loop {
             let shared = WRAPPERS.iter().find(|(prefix, _)| {
@@ -165,73 +117,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the shards that an index lists; each tensor must be in the shard that the index names.
-    pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
-        Store::sharded_with(index, &mut Vec::new())
-    }
-
-    fn sharded_with(index: &Path, left_out: &mut Vec<LeftOut>) -> Result<Store, ForeignError> {
-        let name = shown(index);
-        let (bytes, read) = bytes_of(index)?;
-        let root = json::read(&name, &bytes)?;
-        let refuse = |line: usize, message: String| {
-            let help = "use the original index and shards";
-            ForeignError::new(format!("{name}:{line}"), message, help)
-        };
-        let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
-            return Err(refuse(root.line, "it has no `weight_map`".to_owned()));
-        };
-        let mut wanted: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
-        let mut shards: Vec<&str> = Vec::new();
-        for (tensor, node) in entries {
-            let Value::Text(shard) = &node.value else {
-                let has = node.value.shown();
-                return Err(refuse(
-                    node.line,
-                    format!("`{tensor}` is in {has}, which is not a file"),
-                ));
-            };
-            let plain = !shard.is_empty() && !shard.contains(['/', '\\']) && shard != "..";
-            if !plain || shard == "." {
-                return Err(refuse(
-                    node.line,
-                    format!("`{shard}` is not a file in the folder of the index"),
-                ));
-            }
-            wanted.insert(tensor, (shard, node.line));
-            if !shards.contains(&shard.as_str()) {
-                shards.push(shard);
-            }
-        }
-        let mut store = Store { index: Some(read), ..Store::default() };
-        let folder = index.parent().unwrap_or(Path::new(""));
-        for shard in &shards {
-            store.file(&folder.join(shard), left_out)?;
-        }
-        for (tensor, stored) in &store.tensors {
-            let is = shards.get(stored.file).copied().unwrap_or_default();
-            match wanted.remove(tensor.as_str()) {
-                Some((shard, _)) if shard == is => {}
-                Some((shard, line)) => {
-                    let message = format!("`{tensor}` is in {is}, but the index says {shard}");
-                    return Err(refuse(line, message));
-                }
-                None => {
-                    let message = format!("`{tensor}` is in {is}, but the index does not list it");
-                    return Err(refuse(1, message));
-                }
-            }
-        }
-        match wanted.into_iter().next() {
-            Some((tensor, (shard, line))) => Err(refuse(
-                line,
-                format!("the index says that `{tensor}` is in {shard}, but it is not"),
-            )),
-            None => Ok(store),
-        }
-    }
-
-    fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
+    pub(super) fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
         let refuse = |reason: String| {
             let message = format!("it is not a usable safetensors file: {reason}");
             ForeignError::new(shown(path), message, "use the complete original file")

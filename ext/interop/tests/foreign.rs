@@ -1,6 +1,5 @@
 //! Models and recipes of other programs: import, export and errors. No libtorch.
 
-
 mod foreign {
     mod checkpoints;
     mod configs;

@@ -9,8 +9,11 @@ use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, S
 use minijinja::value::ValueKind;
 use regex::Regex;
 
-use crate::filters::{self, Arguments};
-use crate::operators::{self, Entries, LARGEST};
+use crate::arguments::Arguments;
+use crate::entries::{Entries, LARGEST};
+use crate::filters::{self, Evaluation};
+use crate::lookup;
+use crate::operators;
 use crate::value::{Loop, Value};
 use crate::{Environment, Undefined, methods, tests};
 
@@ -81,6 +84,28 @@ pub(crate) struct Run<'a> {
     nested: Cell<usize>,
 }
 
+impl Evaluation for Run<'_> {
+    fn spend(&self, steps: usize) -> Result<(), String> {
+        Run::spend(self, steps)
+    }
+
+    fn undefined(&self) -> Undefined {
+        self.environment.undefined
+    }
+
+    fn is_true(&self, value: &Value) -> Result<bool, String> {
+        Run::is_true(self, value)
+    }
+
+    fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
+        Run::filter(self, name, arguments)
+    }
+
+    fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String> {
+        Run::test(self, name, arguments)
+    }
+}
+
 impl<'a> Run<'a> {
     pub(crate) fn new(
         environment: &'a Environment,
@@ -122,7 +147,7 @@ impl<'a> Run<'a> {
     }
 
     /// Counts steps.
-    pub(crate) fn spend(&self, steps: usize) -> Result<(), String> {
+    fn spend(&self, steps: usize) -> Result<(), String> {
         self.steps.set(self.steps.get().saturating_add(steps));
         match self.steps.get() <= STEPS {
             true => Ok(()),
@@ -167,7 +192,7 @@ impl<'a> Run<'a> {
         value.as_list().unwrap_or_default().iter().try_for_each(|item| self.used(item))
     }
 
-    pub(crate) fn is_true(&self, value: &Value) -> Result<bool, String> {
+    fn is_true(&self, value: &Value) -> Result<bool, String> {
         self.used(value)?;
         Ok(value.is_true())
     }
@@ -488,13 +513,13 @@ impl<'a> Run<'a> {
             }
             Expr::GetAttr(attribute) => {
                 let value = self.eval(&attribute.expr, scope)?;
-                operators::attribute(&value, attribute.name)
+                lookup::attribute(&value, attribute.name)
             }
             Expr::GetItem(item) => {
                 let value = self.eval(&item.expr, scope)?;
                 let key = self.eval(&item.subscript_expr, scope)?;
                 self.spend(value.len().unwrap_or(0) / 64)?;
-                operators::item(&value, &key)
+                lookup::item(&value, &key)
             }
             Expr::Slice(slice) => {
                 let value = self.eval(&slice.expr, scope)?;
@@ -634,7 +659,7 @@ impl<'a> Run<'a> {
         self.filter(filter.name, &arguments)
     }
 
-    pub(crate) fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
+    fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
         if !["default", "d"].contains(&name) {
             self.used(arguments.value())?;
         }
@@ -662,7 +687,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(crate) fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String> {
+    fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String> {
         const OF_NOTHING: &[&str] = &[
             "defined",
             "undefined",

@@ -2,70 +2,27 @@
 
 use std::sync::Arc;
 
-use crate::evaluate::Run;
+use crate::arguments::Arguments;
+use crate::entries::LARGEST;
 use crate::json;
+use crate::lookup;
 use crate::methods;
-use crate::operators::{self, LARGEST};
+use crate::operators;
 use crate::text;
 use crate::value::Value;
 
-/// The arguments of a call. Of a filter or test, the value comes first.
-#[derive(Clone, Debug, Default)]
-pub struct Arguments {
-    pub(crate) positional: Vec<Value>,
-    pub(crate) keywords: Vec<(String, Value)>,
-}
-
-impl Arguments {
-    /// The value of a filter.
-    pub fn value(&self) -> &Value {
-        self.positional.first().unwrap_or(&Value::None)
-    }
-
-    /// An argument by position.
-    pub fn at(&self, position: usize) -> Option<&Value> {
-        self.positional.get(position)
-    }
-
-    pub(crate) fn positional(&self) -> &[Value] {
-        &self.positional
-    }
-
-    pub(crate) fn keywords(&self) -> &[(String, Value)] {
-        &self.keywords
-    }
-
-    /// The arguments by their names, in this order. One too many or of another name is an error.
-    pub fn bind<const N: usize>(
-        &self,
-        function: &str,
-        names: [&str; N],
-    ) -> Result<[Option<Value>; N], String> {
-        if self.positional.len() > N {
-            return Err(format!(
-                "{function}() takes at most {N} arguments ({} given)",
-                self.positional.len()
-            ));
-        }
-        let mut values: [Option<Value>; N] =
-            std::array::from_fn(|at| self.positional.get(at).cloned());
-        for (name, value) in &self.keywords {
-            let slot =
-                names.iter().position(|other| other == name).and_then(|at| values.get_mut(at));
-            match slot {
-                Some(slot @ None) => *slot = Some(value.clone()),
-                Some(Some(_)) => {
-                    return Err(format!("{function}() got multiple values for argument '{name}'"));
-                }
-                None => {
-                    return Err(format!(
-                        "{function}() got an unexpected keyword argument '{name}'"
-                    ));
-                }
-            }
-        }
-        Ok(values)
-    }
+/// What filters need of the evaluation that calls them.
+pub(crate) trait Evaluation {
+    /// Counts steps; an error beyond the limit.
+    fn spend(&self, steps: usize) -> Result<(), String>;
+    /// What an undefined variable is.
+    fn undefined(&self) -> crate::Undefined;
+    /// The truth of a value, an error if it is undefined and that is one.
+    fn is_true(&self, value: &Value) -> Result<bool, String>;
+    /// Another filter, by name.
+    fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String>;
+    /// A test, by name.
+    fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String>;
 }
 
 /// Jinja2's filters that are refused: their results depend on Python's memory or chance, or are for HTML.
@@ -159,7 +116,7 @@ fn along(item: &Value, path: &Value, default: Option<&Value>) -> Result<Value, S
     };
     let mut value = item.clone();
     for part in parts {
-        value = operators::item(&value, &part)?;
+        value = lookup::item(&value, &part)?;
         if let Some(default) = default.filter(|_| value.is_undefined()) {
             value = default.clone();
         }
@@ -182,7 +139,7 @@ fn keys(
 
 /// The result of a filter, or `None` if there is none of this name.
 pub(crate) fn filter(
-    run: &Run<'_>,
+    run: &dyn Evaluation,
     name: &str,
     arguments: &Arguments,
 ) -> Result<Option<Value>, String> {
@@ -553,7 +510,7 @@ pub(crate) fn filter(
         "select" | "reject" | "selectattr" | "rejectattr" => {
             return select(run, name, arguments).map(Some);
         }
-        "tojson" if run.environment.undefined == crate::Undefined::Empty => {
+        "tojson" if run.undefined() == crate::Undefined::Empty => {
             let [_, ascii, indent, separators, sort_keys] =
                 arguments.bind(name, ["x", "ensure_ascii", "indent", "separators", "sort_keys"])?;
             let separators = match separators {
@@ -590,7 +547,7 @@ pub(crate) fn filter(
     }))
 }
 
-fn map(run: &Run<'_>, arguments: &Arguments) -> Result<Value, String> {
+fn map(run: &dyn Evaluation, arguments: &Arguments) -> Result<Value, String> {
     let items = arguments.value().iterate()?;
     let mut results = Vec::with_capacity(items.len());
     match arguments.positional.get(1) {
@@ -621,7 +578,7 @@ fn with(item: Value, arguments: &Arguments, from: usize) -> Arguments {
     Arguments { positional, keywords: arguments.keywords.clone() }
 }
 
-fn select(run: &Run<'_>, name: &str, arguments: &Arguments) -> Result<Value, String> {
+fn select(run: &dyn Evaluation, name: &str, arguments: &Arguments) -> Result<Value, String> {
     let by_attribute = name.ends_with("attr");
     let path = match by_attribute {
         true => Some(arguments.at(1).ok_or("Missing parameter for attribute name")?),

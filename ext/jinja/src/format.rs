@@ -1,6 +1,6 @@
 //! Python's `%` and `str.format`. What a format asks beyond numbers, texts, width, sign and precision is refused.
 
-use crate::operators::LARGEST;
+use crate::entries::LARGEST;
 use crate::text;
 use crate::value::Value;
 
@@ -253,9 +253,9 @@ pub(crate) fn braces(
             value = match part.strip_suffix(']') {
                 Some(key) => {
                     let key = key.parse().map_or_else(|_| Value::from(key), Value::Int);
-                    crate::operators::item(&value, &key)?
+                    crate::lookup::item(&value, &key)?
                 }
-                None => crate::operators::attribute(&value, part)?,
+                None => crate::lookup::attribute(&value, part)?,
             };
         }
         value = match conversion {

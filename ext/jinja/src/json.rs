@@ -114,7 +114,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut fields = crate::operators::Entries::default();
+        let mut fields = crate::entries::Entries::default();
         while let Some(key) = map.next_key::<String>()? {
             fields.insert(Value::from(key), map.next_value_seed(self)?);
         }
@@ -143,7 +143,7 @@ pub(crate) fn dumps(value: &Value, style: &Style) -> Result<String, String> {
 const DEPTH: usize = 256;
 
 fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), String> {
-    if out.len() > crate::operators::LARGEST {
+    if out.len() > crate::entries::LARGEST {
         return Err("tojson writes more than it may".to_owned());
     }
     if depth > DEPTH {

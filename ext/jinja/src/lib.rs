@@ -10,15 +10,19 @@
     reason = "an operator or filter is for some of Python's types, and an error for all others"
 )]
 
-mod evaluate;
-mod filters;
-mod format;
-mod json;
-mod methods;
-mod operators;
-mod tests;
 mod text;
 mod value;
+mod arguments;
+mod entries;
+mod method_names;
+mod lookup;
+mod format;
+mod json;
+mod operators;
+mod methods;
+mod tests;
+mod filters;
+mod evaluate;
 
 use std::sync::LazyLock;
 
@@ -26,7 +30,7 @@ use minijinja::machinery::{WhitespaceConfig, ast, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
 use regex::Regex;
 
-pub use filters::Arguments;
+pub use arguments::Arguments;
 pub use text::is_space;
 pub use value::Value;
 

@@ -2,113 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::filters::Arguments;
+use crate::arguments::Arguments;
+use crate::entries::LARGEST;
 use crate::format;
-use crate::operators::LARGEST;
+use crate::method_names::*;
 use crate::text;
 use crate::value::Value;
-
-const STRING: &[&str] = &[
-    "capitalize",
-    "casefold",
-    "center",
-    "count",
-    "endswith",
-    "find",
-    "format",
-    "index",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "islower",
-    "isnumeric",
-    "isspace",
-    "istitle",
-    "isupper",
-    "join",
-    "ljust",
-    "lower",
-    "lstrip",
-    "partition",
-    "removeprefix",
-    "removesuffix",
-    "replace",
-    "rfind",
-    "rindex",
-    "rjust",
-    "rpartition",
-    "rsplit",
-    "rstrip",
-    "split",
-    "splitlines",
-    "startswith",
-    "strip",
-    "swapcase",
-    "title",
-    "upper",
-    "zfill",
-];
-
-/// Methods of Python's strings that are refused by name.
-const STRING_REFUSED: &[&str] = &[
-    "encode",
-    "expandtabs",
-    "format_map",
-    "isidentifier",
-    "isprintable",
-    "maketrans",
-    "translate",
-];
-
-const WITHOUT_ARGUMENTS: &[&str] = &[
-    "capitalize",
-    "casefold",
-    "copy",
-    "isalnum",
-    "isalpha",
-    "isascii",
-    "isdecimal",
-    "isdigit",
-    "islower",
-    "isnumeric",
-    "isspace",
-    "istitle",
-    "isupper",
-    "is_integer",
-    "items",
-    "keys",
-    "lower",
-    "swapcase",
-    "title",
-    "upper",
-    "values",
-];
-
-const MAP: &[&str] = &["copy", "get", "items", "keys", "values"];
-
-/// Methods that change a value, which the sandbox forbids.
-const MAP_CHANGES: &[&str] = &["clear", "fromkeys", "pop", "popitem", "setdefault", "update"];
-
-const LIST: &[&str] = &["copy", "count", "index"];
-
-const LIST_CHANGES: &[&str] =
-    &["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"];
-
-/// Whether a value has a method of this name.
-pub(crate) fn has(value: &Value, name: &str) -> bool {
-    let lists: &[&[&str]] = match value {
-        Value::Str(_) | Value::Markup(_) => &[STRING, STRING_REFUSED],
-        Value::Map(_) => &[MAP, MAP_CHANGES],
-        Value::List(_) => &[LIST, LIST_CHANGES],
-        Value::Tuple(_) => &[&["count", "index"]],
-        Value::Loop(_) => &[&["cycle", "changed"]],
-        Value::Float(_) | Value::Int(_) | Value::Bool(_) => &[&["is_integer"]],
-        _ => &[],
-    };
-    lists.iter().any(|list| list.contains(&name))
-}
 
 /// Calls a method.
 pub(crate) fn call(value: &Value, name: &str, arguments: &Arguments) -> Result<Value, String> {

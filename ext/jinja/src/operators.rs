@@ -1,46 +1,11 @@
 //! Operators on Python's values.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 
+use crate::entries::LARGEST;
 use crate::format;
+use crate::lookup;
 use crate::value::{RANGE, Value};
-
-/// Most bytes or elements of one result.
-pub(crate) const LARGEST: usize = 16 << 20;
-
-/// Entries of a dictionary as they come: of two equal keys the last value counts, in the first one's place.
-#[derive(Debug, Default)]
-pub(crate) struct Entries {
-    entries: Vec<(Value, Value)>,
-    /// Where each text is; other keys are searched.
-    texts: HashMap<Arc<str>, usize>,
-}
-
-impl Entries {
-    pub(crate) fn insert(&mut self, key: Value, value: Value) {
-        let at = match &key {
-            Value::Str(text) => self.texts.get(text).copied(),
-            key => self.entries.iter().position(|(other, _)| other.equals(key)),
-        };
-        if let Some((_, old)) = at.and_then(|at| self.entries.get_mut(at)) {
-            *old = value;
-            return;
-        }
-        if let Value::Str(text) = &key {
-            self.texts.insert(Arc::clone(text), self.entries.len());
-        }
-        self.entries.push((key, value));
-    }
-
-    pub(crate) fn into_map(self) -> Value {
-        Value::map(self.entries)
-    }
-
-    pub(crate) fn into_inner(self) -> Vec<(Value, Value)> {
-        self.entries
-    }
-}
 
 fn unsupported(operator: &str, left: &Value, right: &Value) -> String {
     match (left, right) {
@@ -240,114 +205,6 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> 
     }
 }
 
-/// `value[key]`; what is absent is undefined.
-pub(crate) fn item(value: &Value, key: &Value) -> Result<Value, String> {
-    let at = |length: usize| {
-        let index = key.as_int()?;
-        let length = i128::try_from(length).ok()?;
-        let index = if index < 0 { index + length } else { index };
-        (0..length).contains(&index).then_some(usize::try_from(index).ok()?)
-    };
-    let element = match value {
-        Value::Undefined(message) => return Err(message.to_string()),
-        Value::List(items) | Value::Tuple(items) | Value::View(RANGE, items) => {
-            at(items.len()).and_then(|index| items.get(index).cloned())
-        }
-        Value::Str(text) => {
-            let character = at(text.chars().count()).and_then(|index| text.chars().nth(index));
-            character.map(|c| Value::from(c.encode_utf8(&mut [0; 4]) as &str))
-        }
-        Value::Map(_) => value.get(key),
-        _ => None,
-    };
-    match (element, key) {
-        (Some(element), _) => Ok(element),
-        (None, Value::Str(name)) => attribute(value, name),
-        (None, key) => Ok(Value::undefined(format!(
-            "{} has no element {}",
-            object(value),
-            key.repr().unwrap_or_default()
-        ))),
-    }
-}
-
-fn object(value: &Value) -> String {
-    match value {
-        Value::None => "None".to_owned(),
-        other => format!("'{} object'", other.type_name()),
-    }
-}
-
-/// Attributes of Python's numbers, which are refused by name.
-const NUMBER_ATTRIBUTES: &[&str] = &[
-    "as_integer_ratio",
-    "bit_count",
-    "bit_length",
-    "conjugate",
-    "denominator",
-    "fromhex",
-    "from_bytes",
-    "hex",
-    "imag",
-    "numerator",
-    "real",
-    "to_bytes",
-];
-
-/// `value.name`: a method before a key of that name.
-pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
-    if let Value::Undefined(message) = value {
-        return Err(message.to_string());
-    }
-    if name.starts_with("__") {
-        return Err(format!("access to attribute '{name}' of {} is not allowed", object(value)));
-    }
-    let is_number = matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_));
-    if matches!(value, Value::Function(_) | Value::Method(_) | Value::Macro(_))
-        || is_number && NUMBER_ATTRIBUTES.contains(&name)
-    {
-        return Err(format!("`.{name}` of {} is not supported by canonc", object(value)));
-    }
-    if let Value::Loop(state) = value
-        && let Some(result) = loop_attribute(state, name)
-    {
-        return Ok(result);
-    }
-    if matches!(value, Value::Tuple(_)) && ["grouper", "list"].contains(&name) {
-        return Err(format!("`.{name}` of a group is not supported by canonc: unpack it instead"));
-    }
-    if crate::methods::has(value, name) {
-        return Ok(Value::Method(Arc::new((value.clone(), name.to_owned()))));
-    }
-    if let Some(result) = value.get(&Value::from(name)) {
-        return Ok(result);
-    }
-    Ok(Value::undefined(format!("{} has no attribute '{name}'", object(value))))
-}
-
-fn loop_attribute(state: &crate::value::Loop, name: &str) -> Option<Value> {
-    let (index, length) = (state.index, state.items.len());
-    let near = |index: Option<usize>, which: &str| {
-        let item = index.and_then(|index| state.items.get(index).cloned());
-        item.unwrap_or_else(|| Value::undefined(format!("there is no {which} item")))
-    };
-    Some(match name {
-        "index" => Value::int(index + 1),
-        "index0" => Value::int(index),
-        "revindex" => Value::int(length - index),
-        "revindex0" => Value::int(length - index - 1),
-        "first" => Value::Bool(index == 0),
-        "last" => Value::Bool(index + 1 == length),
-        "length" => Value::int(length),
-        // Only recursive loops are deeper.
-        "depth" => Value::int(1),
-        "depth0" => Value::int(0),
-        "previtem" => near(index.checked_sub(1), "previous"),
-        "nextitem" => near(Some(index + 1), "next"),
-        _ => return None,
-    })
-}
-
 /// `value[start:stop:step]`.
 pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value, String> {
     let [start, stop, step] = bounds;
@@ -394,7 +251,7 @@ pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value, String> 
         Value::Tuple(items) => Ok(Value::tuple(pick(items))),
         Value::View(RANGE, items) => Ok(Value::View(RANGE, Value::items(pick(items)))),
         Value::Undefined(message) => Err(message.to_string()),
-        other => Ok(Value::undefined(format!("{} cannot be sliced", object(other)))),
+        other => Ok(Value::undefined(format!("{} cannot be sliced", lookup::object(other)))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Jinja2's tests: `value is name(arguments)`.
 
-use crate::filters::Arguments;
+use crate::arguments::Arguments;
 use crate::operators;
 use crate::value::{RANGE, Value};
 

@@ -44,7 +44,8 @@ impl Client {
 
 /// A file of about this many lines: one arch for each copy.
 fn text(lines: usize) -> String {
-    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../arch/hybrid_tiny.canon");
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../arch/hybrid_tiny.canon");
     let one = std::fs::read_to_string(file).unwrap();
     let names: Vec<String> = {
         let mut sources = dsl::Sources::new();

@@ -1,7 +1,4 @@
-//! Answers as OpenAI's JSON objects.
-//!
-//! In: the events of a request's jobs. Out: JSON, whole or in pieces. Must stay true: the pieces of an answer, put
-//! together, are the whole answer.
+//! OpenAI's response objects: whole answers, and the chunks of a stream, which add up to the same answer.
 
 use serde_json::{Map, Value, json};
 
@@ -15,16 +12,16 @@ pub(crate) enum Shape {
     Chat,
 }
 
-/// The facts that every piece of an answer repeats.
+/// The fields that every piece of an answer repeats.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     pub(crate) shape: Shape,
     pub(crate) id: String,
     pub(crate) created: u64,
     pub(crate) model: String,
-    /// Whether probabilities were asked for.
+    /// Whether the answer has probabilities.
     pub(crate) logprobs: bool,
-    /// Whether a stream ends with counts.
+    /// Whether a stream ends with token counts.
     pub(crate) counts: bool,
 }
 
@@ -43,7 +40,7 @@ pub(crate) struct Usage {
     pub(crate) drawn: usize,
 }
 
-/// Names tokens, which can depend on the token before.
+/// Names tokens. A name can depend on the token before.
 pub(crate) struct Namer<'a> {
     codec: &'a dyn Codec,
     place: Place,
@@ -56,7 +53,7 @@ pub(crate) struct Place {
     before: Option<u32>,
     /// Characters before it.
     offset: usize,
-    /// Bytes of a character that is not whole yet.
+    /// Bytes of a character that is not complete yet.
     open: Vec<u8>,
 }
 
@@ -66,7 +63,7 @@ impl Place {
         Place { before, ..Place::default() }
     }
 
-    /// Goes on after the bytes of a token.
+    /// Moves past the bytes of a token.
     fn pass(&mut self, bytes: &[u8]) {
         self.open.extend(bytes);
         while let Some(chunk) = self.open.utf8_chunks().next() {
@@ -79,7 +76,7 @@ impl Place {
                 self.open.drain(..valid.len());
                 return;
             }
-            // Bytes that are no character are shown as one �.
+            // Bytes that are not a character are shown as one �.
             self.offset += usize::from(!rest.is_empty());
             self.open.drain(..valid.len() + rest.len());
         }
@@ -91,12 +88,12 @@ impl<'a> Namer<'a> {
         Namer { codec, place }
     }
 
-    /// Where it is.
+    /// Where the next token is.
     pub(crate) fn place(self) -> Place {
         self.place
     }
 
-    /// The bytes that a token adds, and its name: its text, or its bytes where they are no text.
+    /// The name of a token, which is its text, or its bytes if they are not text; and the bytes that it adds.
     fn name(&self, id: u32) -> (String, Vec<u8>) {
         let special = self.codec.specials().iter().find(|special| special.id == id);
         if let Some(special) = special {
@@ -166,7 +163,7 @@ impl Head {
         piece
     }
 
-    /// The last piece, if the request asks for counts.
+    /// The last piece of a stream, with the token counts.
     pub(crate) fn usage(&self, usage: Usage) -> Value {
         self.around(Vec::new(), Some(usage), true)
     }
@@ -234,7 +231,7 @@ fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
                 map.insert(name.clone(), json!(logprob));
                 for (other, logprob) in others.iter().filter(is_other) {
                     let name = namer.name(*other).0;
-                    // Two tokens may have one text.
+                    // Two tokens can have the same text.
                     let key =
                         if map.contains_key(&name) { format!("token_id:{other}") } else { name };
                     map.insert(key, json!(logprob));

@@ -1,9 +1,9 @@
-//! The thread that owns the model: pieces of prompts are fed together with the next tokens of the sequences that are being
-//! decoded.
+//! The inference engine: the thread that owns the model and batches all running jobs. Each step feeds the next token of
+//! every sequence that is being decoded, together with pieces of waiting prompts.
 //!
-//! In: jobs, from any thread. Out: each job's events. Must stay true: the tokens and logits of a job depend on that job
-//! alone, so a prompt is cut at the same places whatever else runs, and [`Model::advance`] keeps sequences apart; a job
-//! that nobody waits for, or that is late, leaves at the next step; no reader can stop the thread.
+//! The tokens and logits of a job depend on that job alone: a prompt is cut at the same places whatever else runs, and
+//! [`Model::advance`] keeps sequences apart. A job that nobody waits for, or that has timed out, is dropped at the next
+//! step. A slow reader never blocks the engine.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,17 +27,17 @@ pub struct Job {
     pub max_tokens: usize,
     /// How to draw.
     pub sampling: Sampling,
-    /// What changes the logits before.
+    /// Changes to the logits before a token is drawn.
     pub penalties: Penalties,
     /// Texts that end it.
     pub stops: Vec<String>,
-    /// Number of alternatives of which the probability is wanted, if any is.
+    /// Number of alternatives to report with each token; `None` reports no probabilities.
     pub logprobs: Option<usize>,
     /// Whether the prompt's own tokens are scored.
     pub score_prompt: bool,
     /// When it arrived.
     pub began: Instant,
-    /// When it is too late.
+    /// When it times out.
     pub deadline: Instant,
     /// Where its events go. One message for each token: at most `max_tokens` wait for a slow reader.
     pub events: UnboundedSender<(usize, Event)>,
@@ -46,7 +46,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Nobody may be waiting any more.
+    /// Sends an event. The receiver may be gone already.
     fn tell(&self, event: Event) {
         let _ = self.events.send((self.number, event));
     }
@@ -79,7 +79,7 @@ pub enum Event {
     Prompt(Vec<Scored>),
     /// A token was drawn. The text may be empty: it comes with a later token.
     Token {
-        /// The token, with its probability if that was asked for.
+        /// The token, with its probability if the job reports any.
         token: Scored,
         /// Text that is certain now.
         text: String,
@@ -93,13 +93,13 @@ pub enum Event {
         /// Tokens drawn, the end token included.
         drawn: usize,
     },
-    /// It took too long.
+    /// It timed out.
     Late,
-    /// The model could not go on.
+    /// The model failed.
     Failed(String),
 }
 
-/// Where jobs are handed in.
+/// The queue of an [`Engine`], as its clients see it.
 #[derive(Clone, Debug)]
 pub struct Desk {
     jobs: SyncSender<Vec<Job>>,
@@ -107,17 +107,17 @@ pub struct Desk {
     queue: u64,
 }
 
-/// Why jobs are not taken.
+/// Why jobs are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Too many wait.
+    /// The queue is full.
     Full,
-    /// The server ends.
+    /// The server is shutting down.
     Ending,
 }
 
 impl Desk {
-    /// Hands in the sequences of a request, all or none.
+    /// Queues all sequences of a request, or none.
     pub fn hand_in(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
         let count = jobs.len() as u64;
         if self.stats.is_ending() {
@@ -138,7 +138,7 @@ impl Desk {
     }
 }
 
-/// How much is computed at a time.
+/// Limits on the work in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Sequences that are decoded together.
@@ -147,7 +147,7 @@ pub struct Limits {
     pub queue: usize,
 }
 
-/// The engine, and the desk that feeds it.
+/// Runs the jobs in its queue, which a [`Desk`] fills.
 #[derive(Debug)]
 pub struct Engine {
     jobs: Receiver<Vec<Job>>,
@@ -155,11 +155,11 @@ pub struct Engine {
     rows: usize,
 }
 
-/// How long an idle engine sleeps before it looks whether the server ends.
+/// How long an idle engine sleeps before it checks whether the server is shutting down.
 const IDLE: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// An engine, and its desk.
+    /// An engine, and the desk that fills its queue.
     pub fn new(limits: Limits, stats: Arc<Stats>) -> (Engine, Desk) {
         let queue = limits.queue.max(1);
         let (send, receive) = sync_channel(queue);
@@ -167,12 +167,12 @@ impl Engine {
         (Engine { jobs: receive, stats, rows: limits.rows.max(1) }, desk)
     }
 
-    /// Computes until no desk is left, or the server ends and nothing is left to do.
+    /// Runs until every desk is dropped, or until the server is shutting down and no job is left.
     pub fn run<M: Model>(self, model: &M, codec: &dyn Codec) {
         let Engine { jobs, stats, rows } = self;
         let mut waiting: VecDeque<Job> = VecDeque::new();
         let mut running: Vec<Sequence<M>> = Vec::new();
-        // Those that wait for a job that is dropped are told that the server ends.
+        // When a job is dropped, its channel closes, and the client gets the error that the server is ending.
         while !stats.cut.load(Ordering::Relaxed) {
             if running.is_empty() && waiting.is_empty() {
                 match jobs.recv_timeout(IDLE) {
@@ -207,7 +207,7 @@ impl Engine {
     }
 }
 
-/// Whether a job leaves before its end.
+/// `Some` if a job is dropped before its end.
 fn leaves(job: &Job, now: Instant, stats: &Stats) -> Option<()> {
     if job.events.is_closed() {
         stats.cancelled.add(1);
@@ -274,7 +274,7 @@ impl<M: Model> Sequence<M> {
         }
     }
 
-    /// Number of the last tokens of a piece whose logits are wanted.
+    /// How many tokens at the end of a piece need logits.
     fn wants(&self, count: usize) -> usize {
         let is_last = self.fed + count >= self.job.prompt.len();
         match self.next.is_none() && self.job.score_prompt {
@@ -323,7 +323,7 @@ impl<M: Model> Sequence<M> {
         Ok(())
     }
 
-    /// Draws the next token, if the logits for it are there.
+    /// Draws the next token, if its logits have been computed.
     fn draw(&mut self, model: &M, codec: &dyn Codec, stats: &Stats) -> Result<(), String> {
         let Some(logits) = self.last.take() else { return Ok(()) };
         if self.job.max_tokens == 0 {
@@ -425,7 +425,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
                 count
             }
             false => {
-                // Those that come later have waited less.
+                // Later ones have waited less.
                 room = 0;
                 0
             }
@@ -434,7 +434,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     stats.steps.add(u64::from(running.iter().any(|sequence| sequence.next.is_some())));
     let results = match together(model, running, &counts) {
         Ok(results) => results.into_iter().map(Ok).collect(),
-        // It may be the fault of one of them, whose own error then says why.
+        // One sequence may have caused it: run each alone, so that only this one fails, with its own error.
         Err(_) => {
             stats.repeated.add(1);
             let alone = |(sequence, count): (&mut Sequence<M>, &usize)| {
@@ -453,7 +453,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
             _ => sequence.take(model, count, logits.as_ref(), stats),
         });
         match taken {
-            // Behind the other prompts: each gets its turn.
+            // To the end of the line, so that each prompt gets its turn.
             Ok(()) if was_prompt => fed.push(sequence),
             Ok(()) => kept.push(sequence),
             Err(why) => fail(&sequence.job, why, stats),
@@ -462,7 +462,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     running.extend(kept.into_iter().chain(fed));
 }
 
-/// The logits of each sequence that feeds any tokens and wants logits.
+/// Feeds the sequences in one batch. Returns the logits of each one that needs any.
 fn together<M: Model>(
     model: &M,
     running: &mut [Sequence<M>],

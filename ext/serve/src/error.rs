@@ -1,23 +1,20 @@
-//! Errors as OpenAI's JSON objects.
-//!
-//! In: a status, a sentence. Out: a response. Must stay true: the sentence says what is wrong with which field, and what
-//! would be right.
+//! Errors as OpenAI's JSON objects. A message names the field that is wrong, and what would be right.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// Why a request is not answered.
+/// Why a request was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     /// The HTTP status.
     pub status: StatusCode,
-    /// A sentence.
+    /// A sentence for the user.
     pub message: String,
-    /// The field of the request.
+    /// The field of the request that is wrong, if it is one field.
     pub param: Option<String>,
-    /// A stable word.
+    /// A stable word for programs.
     pub code: Option<&'static str>,
 }
 
@@ -57,7 +54,7 @@ impl ApiError {
     }
 }
 
-/// Most characters of each half of a sentence: it may repeat what was sent, with the advice behind.
+/// Maximum characters of each half of a message. It may quote the request and end with advice, so the middle is cut.
 const HALF: usize = 500;
 
 fn short(text: &str) -> String {

@@ -1,8 +1,8 @@
-//! An OpenAI-compatible HTTP server over any model that continues tokens.
+//! An OpenAI-compatible HTTP server for any model that continues tokens: the implementation of `canonc serve`.
 //!
-//! In: a [`model::Model`], which computes logits, and a [`model::Codec`], which turns text into tokens. Out: the server
-//! that `canonc serve` runs. Must stay true: no libtorch and no files; a text depends on its request alone, never on the
-//! requests beside it; a request that cannot be answered as it was asked is refused with a reason.
+//! The caller provides a [`model::Model`], which computes logits, and a [`model::Codec`], which turns text into tokens;
+//! the crate itself uses neither libtorch nor files. A text depends on its request alone, never on other requests in
+//! the same batch. A request that cannot be served exactly as written is refused with a reason.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,5 @@
-//! What the server needs of a model and of its tokenizer.
-//!
-//! In: tokens. Out: logits, draws, text. Must stay true: the result for a sequence depends on that sequence alone.
+//! What the server needs from a model and its tokenizer: the traits [`Model`] and [`Codec`]. The result for a sequence
+//! must depend on that sequence alone, whatever else is in its batch.
 
 /// How to choose the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -11,7 +10,7 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// Sample only among the likeliest tokens that have this probability together.
     pub top_p: Option<f64>,
-    /// Key of the draws.
+    /// Seed of the random draws.
     pub seed: u64,
 }
 
@@ -21,7 +20,7 @@ impl Default for Sampling {
     }
 }
 
-/// What may change the logits of a text before a token is drawn.
+/// Changes to the logits of a text before a token is drawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Penalties {
     /// Added to a token's logit, by id.
@@ -47,11 +46,11 @@ pub struct Piece<'a, S> {
     pub state: &'a mut S,
     /// At least one, at most [`Model::piece`].
     pub tokens: &'a [u32],
-    /// Number of the last of them whose logits are wanted.
+    /// How many of the last tokens need logits.
     pub logits: usize,
 }
 
-/// A model that is read on one thread. Errors are sentences for the person who asked.
+/// A model, used from one thread. Errors are sentences for the user.
 pub trait Model {
     /// A sequence's state.
     type State;
@@ -61,23 +60,23 @@ pub trait Model {
     /// Number of token ids.
     fn vocab(&self) -> usize;
 
-    /// The most tokens of a piece.
+    /// Maximum number of tokens in a piece.
     fn piece(&self) -> usize;
 
     /// The state before the first token.
     fn start(&self) -> Result<Self::State, String>;
 
-    /// Advances several sequences; all states stay as they are if it fails. Returns the logits that each piece wants, if it
-    /// wants any. They have the same bits whatever the other pieces are.
+    /// Advances several sequences; on failure, no state changes. Returns the logits of each piece that needs any. They
+    /// have the same bits whatever the other pieces are.
     fn advance(
         &self,
         pieces: &mut [Piece<'_, Self::State>],
     ) -> Result<Vec<Option<Self::Logits>>, String>;
 
-    /// The logits of one of the positions whose logits were wanted, `vocab` of them.
+    /// The `vocab` logits of one of the positions in `logits`.
     fn row(&self, logits: &Self::Logits, at: usize) -> Result<Vec<f64>, String>;
 
-    /// The next token. `index`: the number of earlier draws of this sequence.
+    /// Chooses the next token. `index` is the number of earlier draws of this sequence.
     fn choose(&self, logits: &[f64], sampling: &Sampling, index: u64) -> Result<u32, String>;
 }
 
@@ -92,7 +91,7 @@ pub struct Special {
 
 /// A tokenizer.
 pub trait Codec: Send + Sync {
-    /// The tokens of a text. A text that spells a special token is text.
+    /// The tokens of a text. The spelling of a special token is plain text here.
     fn encode(&self, text: &str) -> Result<Vec<u32>, String>;
 
     /// The tokens of a text in which a chat template spelled special tokens, encoded as a whole by the tokenizer's
@@ -102,7 +101,7 @@ pub trait Codec: Send + Sync {
         None
     }
 
-    /// The bytes of tokens. Marks have none.
+    /// The bytes of tokens. Special tokens have none.
     fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String>;
 
     /// The token before each text, if training had one.
@@ -114,7 +113,7 @@ pub trait Codec: Send + Sync {
     /// Special tokens, which only a chat template may write.
     fn specials(&self) -> &[Special];
 
-    /// A special token that a text spells as its library would find it.
+    /// A special token that the tokenizer's library would find in a text.
     fn spelled(&self, text: &str) -> Option<&Special> {
         self.specials().iter().find(|special| text.contains(&special.text))
     }

@@ -1,7 +1,5 @@
-//! Connections: how many, and for how long one may rest.
-//!
-//! In: a listening socket. Out: connections. Must stay true: a client that neither reads nor writes loses its connection
-//! after a while, so it holds no memory for ever; more clients than allowed wait to be accepted.
+//! A listening socket with limits on the number of connections and on their idle time. A client that neither reads nor
+//! writes is disconnected after a while, so it cannot hold memory forever; clients above the limit wait to be accepted.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,7 +55,7 @@ impl Listener for Limited {
                     let timer = Box::pin(sleep(rest));
                     return (Connection { stream, rest, timer, stats, _permit: permit }, address);
                 }
-                // No file is free, or the client has gone already.
+                // No file descriptor is free, or the client has gone already.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
@@ -68,7 +66,7 @@ impl Listener for Limited {
     }
 }
 
-/// A connection that ends when it rests too long.
+/// A connection that is closed when it is idle for too long.
 pub(crate) struct Connection {
     stream: TcpStream,
     rest: Duration,

@@ -1,6 +1,5 @@
-//! Counts and times of a server, for `/metrics` and `/health`.
-//!
-//! In: events. Out: Prometheus' text format. Must stay true: counting never blocks; a series exists from the start.
+//! Counters and histograms of a server, for `/metrics` (Prometheus' text format) and `/health`. Counting never blocks,
+//! and every series exists from the start.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +13,7 @@ const LIMITS: [u64; 13] = [5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_00
 pub struct Number(AtomicU64);
 
 impl Number {
-    /// Adds to it; returns what it was.
+    /// Adds to it; returns the value before.
     pub fn add(&self, more: u64) -> u64 {
         self.0.fetch_add(more, Ordering::Relaxed)
     }
@@ -35,7 +34,7 @@ impl Number {
     }
 }
 
-/// How often something took how long.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Times {
     buckets: [Number; LIMITS.len()],
@@ -44,7 +43,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Adds one.
+    /// Adds a duration.
     pub fn add(&self, took: Duration) {
         let millis = took.as_secs_f64() * 1e3;
         for (limit, bucket) in LIMITS.iter().zip(&self.buckets) {
@@ -65,7 +64,7 @@ pub const STATUSES: [&str; 10] =
 #[derive(Debug, Default)]
 pub struct Stats {
     requests: [Number; STATUSES.len()],
-    /// Tokens of prompts that were fed.
+    /// Prompt tokens that were fed.
     pub prompt_tokens: Number,
     /// Tokens that were drawn.
     pub drawn_tokens: Number,
@@ -77,7 +76,7 @@ pub struct Stats {
     pub timed_out: Number,
     /// Sequences that ended with an error of the model.
     pub failed: Number,
-    /// Steps that failed for all sequences together, and were repeated one by one.
+    /// Steps that failed for the whole batch and were repeated one sequence at a time.
     pub repeated: Number,
     /// Sequences being computed.
     pub running: Number,
@@ -91,7 +90,7 @@ pub struct Stats {
     pub first_token_times: Times,
     /// Whether the server is ending.
     pub ending: AtomicBool,
-    /// Whether it ends without waiting for answers any more.
+    /// Whether it no longer waits for running answers.
     pub cut: AtomicBool,
 }
 

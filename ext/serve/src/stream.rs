@@ -1,6 +1,5 @@
-//! Events of a request's jobs, put together or passed on.
-//!
-//! In: events. Out: one answer, or server-sent events. Must stay true: both have the same text, probabilities and counts.
+//! Turns the events of a request's jobs into one answer, or into server-sent events. Both have the same text,
+//! probabilities and counts.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,7 +17,7 @@ use crate::engine::Event;
 use crate::error::ApiError;
 use crate::model::Codec;
 
-/// A request being answered.
+/// A request in progress.
 pub(crate) struct Answering {
     pub(crate) head: Head,
     pub(crate) codec: Arc<dyn Codec>,
@@ -32,9 +31,9 @@ pub(crate) struct Answering {
 /// A prompt.
 pub(crate) struct PromptTokens {
     pub(crate) ids: Vec<u32>,
-    /// Its text, if it came as one and is repeated.
+    /// Its text, if it was sent as text and the answer repeats it.
     pub(crate) text: Option<String>,
-    /// Most tokens to draw.
+    /// Maximum number of tokens to draw.
     pub(crate) most: usize,
 }
 

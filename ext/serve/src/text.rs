@@ -1,15 +1,15 @@
-//! Text from tokens, as they are drawn.
+//! Text from tokens, as they are drawn, up to the first stop string.
 //!
-//! In: token ids, one at a time; stop strings. Out: pieces of text. Must stay true: pieces together are the text of all
-//! tokens; a piece is never taken back; a character appears when its last byte does; bytes that can never become a
-//! character are shown as � once; text at or after a stop string never appears.
+//! The pieces together are the text of all tokens, and no piece is ever taken back: a character appears when its last
+//! byte does, bytes that can never become a character are shown as � once, and text at or after a stop string never
+//! appears.
 
 use crate::model::Codec;
 
-/// Most characters � at the end of a text that later bytes could still change: a character has at most four bytes.
+/// Maximum number of � at the end of a text that later bytes can still change: a character has at most four bytes.
 const OPEN: usize = 3;
 
-/// Most tokens that are kept for the text of the next one, if the last ones have no text.
+/// Maximum number of tokens kept for the text of the next one, if the last ones have no text.
 const KEPT: usize = 16;
 
 /// The text of tokens so far.
@@ -36,7 +36,7 @@ impl TextStream {
         self.window.push(token);
         let bytes = self.bytes(codec)?;
         if bytes.is_empty() {
-            // A mark, or a blank that only the first token of a text loses: what is before it still counts.
+            // A special token, or a blank that only the first token of a text loses: earlier tokens still matter.
             self.window.drain(..self.window.len().saturating_sub(KEPT));
             self.finished = self.window.len();
             return Ok(String::new());

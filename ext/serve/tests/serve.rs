@@ -1,6 +1,5 @@
-//! The server with a model of a few lines: text from tokens, the engine, every route over TCP.
-//!
-//! In: requests made here. Out: pass or fail. Must stay true: no libtorch; no test depends on how long something takes.
+//! Tests of the server with a toy model, without libtorch: text from tokens, the engine, and every route over TCP. No
+//! test depends on how long something takes.
 
 #[path = "serve/engine.rs"]
 mod engine;

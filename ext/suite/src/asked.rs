@@ -1,7 +1,4 @@
-//! A suite with its questions, ready to be asked.
-//!
-//! In: a suite's name, a folder of questions. Out: the requests of each task, and digests of what they were made from.
-//! Must stay true: two tasks with equal digests ask the same; a request knows the line of its question.
+//! Suites by name, and tasks with their questions, ready to run. Two tasks with equal digests make the same requests.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +10,7 @@ use crate::suite::{Suite, Task};
 
 /// The name of the built-in suite.
 pub const RELEASE: &str = "release";
-/// The name of the generated one.
+/// The name of the generated suite.
 pub const NEEDLE: &str = "needle";
 
 /// A suite that was found by its name.
@@ -47,7 +44,7 @@ pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, SuiteError> {
     Ok(Opened { place, tasks, folder })
 }
 
-/// Error for a suite that is not there or cannot be read.
+/// Error for a suite that does not exist or cannot be read.
 fn unreadable(path: &Path, error: &io::Error) -> SuiteError {
     let place = shown(path);
     if error.kind() != io::ErrorKind::NotFound {
@@ -73,7 +70,7 @@ pub struct Asked {
     pub examples: Option<blake3::Hash>,
     /// One for each question.
     pub requests: Vec<Request>,
-    /// The file and line of each question.
+    /// The file and line of each question, for messages.
     pub places: Vec<String>,
 }
 

@@ -1,8 +1,7 @@
-//! In: requests as text, a tokenizer. Out: tokens, of which the last ones are predicted. Must stay true: the boundary
-//! between context and continuation is the harness's (`lm_eval/api/model.py`, `_encode_pair`;
-//! `lm_eval/models/huggingface.py`, `_loglikelihood_tokens`; `lm_eval/utils.py`, `get_rolling_token_windows`): spaces
-//! at the end of a context belong to the continuation, both are tokenized as one text, and what does not fit is cut
-//! from the left.
+//! Tokenizes requests, with the boundaries between context and continuation of lm-evaluation-harness
+//! (`lm_eval/api/model.py`, `_encode_pair`; `lm_eval/models/huggingface.py`, `_loglikelihood_tokens`;
+//! `lm_eval/utils.py`, `get_rolling_token_windows`): spaces at the end of a context belong to the continuation, both
+//! are tokenized as one text, and what does not fit is cut from the left.
 
 use jinja::is_space;
 
@@ -11,7 +10,7 @@ use crate::suite::Task;
 
 /// Text to tokens.
 pub trait Encoder {
-    /// The tokens of a text, with the mark before it if contexts have one.
+    /// The tokens of a text, with a beginning-of-text token if contexts have one.
     fn encode(&self, text: &str) -> Result<Vec<i64>, String>;
 
     /// The token before a text without context.
@@ -27,7 +26,7 @@ pub trait Codec: Encoder {
     fn stop(&self) -> Option<i64>;
 }
 
-/// Why a request has no tokens that a model can be given.
+/// Why a request has no tokens for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenError {
     /// What is wrong, in one sentence.
@@ -47,12 +46,12 @@ impl TokenError {
     }
 }
 
-/// Tokens of which the last are predicted, each from all before it.
+/// Tokens, the last of which are predicted, each from all tokens before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Piece {
     /// At least two tokens, at most one more than the longest input.
     pub tokens: Vec<i64>,
-    /// How many of the last tokens are predicted, from 1 to one less than there are.
+    /// How many of the last tokens are predicted: at least one, and never the first token.
     pub scored: usize,
 }
 
@@ -96,7 +95,7 @@ pub enum Tokens {
     Prompt(Vec<i64>),
 }
 
-/// The tokens of a request, or why a model with inputs of at most `longest` tokens cannot be asked it.
+/// The tokens of a request for a model with inputs of at most `longest` tokens, or why they do not fit.
 pub fn request(
     encoder: &dyn Encoder,
     task: &Task,
@@ -131,17 +130,17 @@ pub fn pair(
     let encode = |text: &str| encoder.encode(text).map_err(TokenError::refused);
     let whole = encode(&format!("{context}{continuation}"))?;
     if context.is_empty() {
-        // As in the harness, a mark is then scored, too.
+        // As in the harness, a beginning-of-text token is then scored, too.
         return Piece::new(vec![prefix(encoder)?], &whole, longest);
     }
     let given = encode(kept)?;
     let rest = whole.get(given.len()..).unwrap_or_default().to_vec();
-    // A context of spaces alone has no token.
+    // A context of spaces only has no token.
     let given = if given.is_empty() { vec![prefix(encoder)?] } else { given };
     Piece::new(given, &rest, longest)
 }
 
-/// All tokens of a document, with the mark if texts have one, in windows that overlap by one token.
+/// All tokens of a document, with a beginning-of-text token if texts have one, in windows that overlap by one token.
 pub fn document(
     encoder: &dyn Encoder,
     text: &str,

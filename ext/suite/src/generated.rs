@@ -1,5 +1,5 @@
-//! In: a generated text, a task. Out: whether it is right. Must stay true: stop texts, filters and comparison are the
-//! harness's (`lm_eval/models/huggingface.py`, `generate_until`; `lm_eval/filters/`; `lm_eval/api/metrics.py`,
+//! Scores generated texts. Stop texts, filters and comparison are those of lm-evaluation-harness
+//! (`lm_eval/models/huggingface.py`, `generate_until`; `lm_eval/filters/`; `lm_eval/api/metrics.py`,
 //! `exact_match_hf_evaluate`).
 
 use regex::Regex;
@@ -29,7 +29,7 @@ pub fn filtered(task: &Task, text: &str) -> String {
 
 /// A match of a pattern, as by Python's `findall` and the harness's `RegexFilter`.
 fn found(pattern: &str, select: i64, text: &str) -> Option<String> {
-    // The suite was refused if a pattern does not compile.
+    // Reading the suite has checked that every pattern compiles.
     let pattern = Regex::new(pattern).ok()?;
     let all: Vec<regex::Captures<'_>> = pattern.captures_iter(text).collect();
     let place = match select {
@@ -66,7 +66,7 @@ pub fn equals(task: &Task, text: &str, expected: &[String]) -> bool {
     expected.iter().any(|expected| normal(expected) == text)
 }
 
-/// Whether a text contains an expected one, in any case of letters.
+/// Whether a text contains an expected one, ignoring case.
 pub fn contains(text: &str, expected: &[String]) -> bool {
     let text = text.to_lowercase();
     expected.iter().any(|expected| text.contains(&expected.to_lowercase()))

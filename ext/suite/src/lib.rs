@@ -1,9 +1,9 @@
 //! Evaluation tasks in text files.
 //!
-//! In: a suite (TOML: how a question becomes text) and the user's questions (JSON lines). Out: requests to a model, as
-//! text and then as tokens; scores. Must stay true: no model and no tensor here; prompts, token boundaries, ties and
-//! normalisations are those of EleutherAI's lm-evaluation-harness 0.4.7, whose sources each rule names; a question is
-//! never left out in silence.
+//! A suite (TOML) defines how questions become text; the questions are the user's JSON lines. This crate turns them
+//! into requests to a model, as text and then as tokens, and scores the replies; it has no model and no tensors of its
+//! own. Prompts, token boundaries, ties and normalisations are those of EleutherAI's lm-evaluation-harness 0.4.7; each
+//! rule names its source there. A question is never skipped without an error.
 //!
 //! The modules in the order in which data flows: [`suite`] reads a suite, [`questions`] the questions, [`template`]
 //! renders them, [`shots`] chooses examples, [`request`] makes requests, [`asked`] reads whole suites, [`encode`] makes

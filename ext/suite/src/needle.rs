@@ -1,8 +1,8 @@
-//! Needle retrieval: a number in the middle of a long text, asked for at its end.
+//! Needle retrieval: a number in the middle of a long text, and a question about it at the end. Each length and depth
+//! is a task with generated answers.
 //!
-//! In: a seed, lengths in tokens, depths, a tokenizer. Out: a task of generated answers for each length and depth. Must
-//! stay true: a question depends on the seed, its number and the tokenizer's count of tokens alone; the number stands
-//! only at its depth; a prompt and its answer fill the length as far as whole sentences do.
+//! A question depends only on the seed, its number and the tokenizer's token counts. The number appears only at its
+//! depth, and a prompt with its answer fills the length as far as whole sentences can.
 
 use tasks::cpython::Random;
 
@@ -17,7 +17,7 @@ pub use crate::asked::NEEDLE;
 /// The questions to generate.
 #[derive(Clone, Debug)]
 pub struct Needles {
-    /// Decides every text.
+    /// Seed of every text.
     pub seed: u64,
     /// Tokens of a prompt and its answer.
     pub lengths: Vec<usize>,
@@ -83,7 +83,7 @@ impl Question {
         self.number.to_string()
     }
 
-    /// The prompt with so many other sentences; a prompt with more of them begins with the same ones.
+    /// The prompt with `count` other sentences; a prompt with more of them begins with the same ones.
     fn prompt(&self, count: usize, depth: u8) -> String {
         let mut random = self.sentences.clone();
         let before = count * usize::from(depth) / 100;
@@ -140,7 +140,7 @@ impl Needles {
                 let message = format!("{length} tokens are too few for the question alone");
                 return Err(SuiteError::new(place, message, "give longer --lengths"));
             }
-            // Each sentence has a token at least.
+            // Each sentence has at least one token.
             let (mut least, mut most) = (0, length);
             while least < most {
                 let middle = (least + most).div_ceil(2);

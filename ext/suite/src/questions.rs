@@ -1,5 +1,5 @@
-//! In: a JSON lines file. Out: its questions with their lines, and a digest of its bytes. Must stay true: every line
-//! that is not blank is a question; one that is not a JSON object is an error with its line.
+//! Reads questions from a JSON lines file. Every line that is not blank is a question; a line that is not a JSON object
+//! is an error with its line number.
 
 use std::path::Path;
 
@@ -69,7 +69,7 @@ impl Questions {
         Ok(Questions { place, all, digest: blake3::hash(text.as_bytes()) })
     }
 
-    /// Where a question stands.
+    /// The file and line of a question.
     pub fn at(&self, question: &Question) -> String {
         format!("{}:{}", self.place, question.line)
     }

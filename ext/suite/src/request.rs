@@ -1,5 +1,5 @@
-//! In: a task, its questions. Out: what a model is asked, as text. Must stay true: contexts are the harness's
-//! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`); a question that does not fit its task is an
+//! Turns questions into requests to a model, as text. Contexts are those of lm-evaluation-harness
+//! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`). A question that does not fit its task is an
 //! error with its line.
 
 use jinja::{Value, is_space};
@@ -10,23 +10,23 @@ use crate::shots::Shots;
 use crate::suite::{Kind, Metric, Task};
 use crate::template::{evaluate, render, texts};
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// The log-likelihood of each continuation after its context.
     Choose {
         /// (context, continuation)
         pairs: Vec<(String, String)>,
-        /// Places of right choices, at least one.
+        /// Indices of the right choices, at least one.
         right: Vec<usize>,
         /// Characters of each choice.
         lengths: Vec<usize>,
     },
     /// The log-likelihood of one continuation.
     Continue {
-        /// What is given.
+        /// The text before the continuation.
         context: String,
-        /// What is scored.
+        /// The text that is scored.
         continuation: String,
     },
     /// The log-likelihood of every token of a text.
@@ -40,7 +40,7 @@ pub enum Request {
     },
     /// A text that the model writes.
     Generate {
-        /// What is given.
+        /// The text before the answer.
         prompt: String,
         /// Right answers, at least one.
         expected: Vec<String>,
@@ -59,7 +59,7 @@ pub fn requests(
     asked.map(|question| request(task, questions, examples, question, &mut shots)).collect()
 }
 
-/// One side of a question: what is given, and what follows.
+/// The parts of a question: the given text, and what can follow it.
 struct Sides {
     given: String,
     /// For choices, all of them with the right ones; otherwise empty.
@@ -210,7 +210,7 @@ fn is_number(value: &Value) -> bool {
     matches!(value, Value::Int(_) | Value::Float(_))
 }
 
-/// The places of right choices: numbers from 0, texts, or a list of either.
+/// The indices of the right choices. An answer is a number from 0, a text, or a list of either.
 fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
     if let Some(items) = answer.elements() {
         let all: Option<Vec<Vec<usize>>> = items.iter().map(|item| places(item, choices)).collect();

@@ -1,5 +1,5 @@
-//! In: requests and a model's replies. Out: each metric with its standard error and every question's part. Must stay
-//! true: ties go to the first choice, as by numpy's `argmax`; aggregates are those of `lm_eval/api/metrics.py`.
+//! Scores a model's replies: each metric with its standard error, and the value of every question. Ties go to the first
+//! choice, as with numpy's `argmax`; aggregates are those of `lm_eval/api/metrics.py`.
 
 use serde::Serialize;
 use tasks::metric::{self, Counted};
@@ -8,7 +8,7 @@ use crate::generated::{contains, equals, filtered};
 use crate::request::Request;
 use crate::suite::{Metric, Task};
 
-/// What a model says to a request.
+/// A model's reply to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// For each continuation: its log-likelihood in nats, and whether greedy decoding writes it.
@@ -17,20 +17,20 @@ pub enum Reply {
     Likelihood(f64),
     /// A generated text.
     Text(String),
-    /// Nothing, since the model's numbers are not finite: wrong.
+    /// No answer, since the model's numbers are not finite; counts as wrong.
     Diverged,
 }
 
 /// A metric of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Which.
+    /// The metric.
     pub metric: Metric,
     /// A share from 0 to 1, a perplexity, or bits.
     pub value: f64,
     /// Standard error of a share over questions.
     pub stderr: Option<f64>,
-    /// Each question's part: 0 or 1 for a share; a log-likelihood in nats for a perplexity.
+    /// The value of each question: 0 or 1 for a share; a log-likelihood in nats for a perplexity.
     pub each: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ fn measure(task: &Task, metric: Metric, requests: &[Request], replies: &[Reply])
     total(metric, requests, each)
 }
 
-/// A metric from every question's part of it.
+/// A metric from its values for the questions.
 pub fn total(metric: Metric, requests: &[Request], each: Vec<f64>) -> Measured {
     let value = metric.rule().map_or(f64::NAN, |rule| rule.value(&each, counted(requests)));
     let stderr = if metric.is_share() { metric::stderr(value, &each) } else { None };
@@ -63,7 +63,7 @@ pub fn counted(requests: &[Request]) -> Counted {
     })
 }
 
-/// A question's part of a metric. A reply that does not belong to its request counts as wrong.
+/// The value of a question for a metric. A reply that does not belong to its request counts as wrong.
 pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
     match (request, reply) {
         (Request::Choose { right, lengths, .. }, Reply::Likelihoods(found)) => {
@@ -100,7 +100,7 @@ pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f6
     }
 }
 
-/// The place of the first of the largest numbers.
+/// The index of the first of the largest numbers.
 fn first_largest(numbers: impl Iterator<Item = f64>) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
     for (place, number) in numbers.enumerate() {

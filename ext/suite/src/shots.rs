@@ -1,8 +1,6 @@
-//! Examples in front of a question.
-//!
-//! In: a task, the file of examples, the questions in order. Out: each question's examples. Must stay true: the choice
-//! is the harness's (`lm_eval/api/samplers.py`): one generator with seed 1234 for all questions of a task, one example
-//! more is drawn from the questions' own file, and an example that equals the question is left out.
+//! Chooses the examples in front of a question, as in lm-evaluation-harness (`lm_eval/api/samplers.py`): one generator
+//! with seed 1234 serves all questions of a task; one example more is drawn if they come from the questions' own file;
+//! an example that equals the question is left out.
 
 use std::collections::BTreeMap;
 

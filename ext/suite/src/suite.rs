@@ -1,6 +1,5 @@
-//! In: the text of a suite, TOML. Out: its tasks, checked. Must stay true: an unknown key is an error; a key that its
-//! kind of task does not read is an error, so no setting is silently without effect; everything that decides a score
-//! is in [`Task::digest`].
+//! Reads suites from TOML and checks their tasks. An unknown key is an error, and so is a key that its kind of task
+//! does not read, so no setting is silently ignored. Everything that decides a score is in [`Task::digest`].
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ pub struct Suite {
     pub tasks: Vec<Task>,
 }
 
-/// How a task asks and scores.
+/// The kind of a task: what it requests, and how the reply is scored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -50,7 +49,7 @@ pub enum Metric {
     BitsPerByte,
     /// Share of generated answers that equal an expected one.
     ExactMatch,
-    /// Share of generated answers that contain an expected one, in any case of letters.
+    /// Share of generated answers that contain an expected one, ignoring case.
     Contains,
 }
 
@@ -71,11 +70,11 @@ pub enum ShotOrder {
 pub enum Filter {
     /// Removes one space from the front.
     RemoveWhitespace,
-    /// Lower case.
+    /// Converts to lower case.
     Lowercase,
-    /// Upper case.
+    /// Converts to upper case.
     Uppercase,
-    /// What a regular expression finds.
+    /// Replaces the text by a match of a regular expression.
     Regex {
         /// The expression; with groups, the first group that is not empty.
         pattern: String,
@@ -92,11 +91,11 @@ fn invalid() -> String {
     "[invalid]".to_owned()
 }
 
-/// Between a prompt and its answer, if a task says nothing.
+/// Default text between a prompt and its answer.
 const DELIMITER: &str = " ";
-/// After each example, if a task says nothing.
+/// Default text after each example.
 const SEPARATOR: &str = "\n\n";
-/// Most tokens of a generated answer, if a task says nothing; the harness's.
+/// Default maximum number of tokens of a generated answer, as in the harness.
 const MAX_TOKENS: usize = 256;
 
 // Serde passes references to the values of fields.
@@ -120,8 +119,8 @@ fn is_zero(value: &usize) -> bool {
     *value == 0
 }
 
-/// The revision of the rules by which a task's text becomes requests and replies become scores. Add one for every change
-/// of them: a lock then refuses to be measured by other rules.
+/// The revision of the rules by which a task's text becomes requests and replies become scores. Add 1 with every change
+/// to the rules: it changes the digest, so older locks are not measured by the new rules.
 const REVISION: u32 = 1;
 
 /// A task: how its questions become text, and what is scored.
@@ -130,14 +129,14 @@ const REVISION: u32 = 1;
 pub struct Task {
     /// Name in results.
     pub name: String,
-    /// How it asks.
+    /// What it requests, and how the reply is scored.
     pub kind: Kind,
     /// The questions: a JSON lines file, next to the suite or in the folder given on the command line.
     pub file: String,
-    /// Template: text in front of everything.
+    /// Template: text before everything else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Template: what the model is given.
+    /// Template: the text before the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
     /// Expression: a list of texts.
@@ -177,7 +176,7 @@ pub struct Task {
     /// Texts that end a generated answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,
-    /// Most tokens of a generated answer.
+    /// Maximum number of tokens of a generated answer.
     #[serde(skip_serializing_if = "is_usual_length")]
     pub max_tokens: Option<usize>,
     /// Steps before a generated answer is compared.
@@ -195,7 +194,7 @@ pub struct Task {
     /// Compare without ASCII digits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ignore_numbers: bool,
-    /// What is reported.
+    /// The metrics to report.
     #[serde(default)]
     pub metrics: Vec<Metric>,
 }
@@ -217,7 +216,7 @@ impl Kind {
         }
     }
 
-    /// What it can report; the first ones by default.
+    /// The metrics that it can report, and how many of the first are reported by default.
     fn metrics(self) -> (&'static [Metric], usize) {
         use Metric::{
             Acc, AccNorm, BitsPerByte, BytePerplexity, Contains, ExactMatch, Perplexity,
@@ -252,7 +251,7 @@ impl Metric {
         self.rule() == Some(Rule::Share)
     }
 
-    /// How it follows from the questions' parts; every metric has a rule.
+    /// How it follows from the values of the questions; every metric has a rule.
     pub fn rule(self) -> Option<Rule> {
         tasks::metric::of_word(self.word()).map(|known| known.rule)
     }
@@ -289,7 +288,7 @@ impl Suite {
 const NAME: usize = 64;
 
 impl Task {
-    /// Whether the task is complete and says nothing that its kind ignores; fills in the default metrics.
+    /// Checks that the task is complete and sets nothing that its kind ignores; fills in the default metrics.
     fn check(&mut self, place: &str) -> Result<(), SuiteError> {
         let error = |message: String, help: &str| Err(SuiteError::new(place, message, help));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
@@ -300,7 +299,7 @@ impl Task {
             );
         }
         let (kind, name) = (self.kind, self.name.clone());
-        // Each key: whether the kind needs it, whether it may have it, whether it is there.
+        // For each key: whether the kind needs it, whether it may have it, whether it is present.
         let choice = kind == Kind::Choice;
         let generate = kind == Kind::Generate;
         let document = kind == Kind::Document;
@@ -397,13 +396,13 @@ impl Task {
         self.separator.as_deref().unwrap_or(SEPARATOR)
     }
 
-    /// Most tokens of a generated answer; the harness's default.
+    /// Maximum number of tokens of a generated answer; by default that of the harness.
     pub fn max_tokens(&self) -> usize {
         self.max_tokens.unwrap_or(MAX_TOKENS)
     }
 
-    /// A digest of everything in the suite that decides a score, and of the rules' revision. A value that is the default
-    /// is not in it, so that a later key changes no digest of a task without it.
+    /// A digest of everything in the suite that decides a score, and of the rules' revision. Default values are not in
+    /// it, so that a later key changes no digest of a task without it.
     pub fn digest(&self) -> blake3::Hash {
         blake3::hash(self.hashed().as_bytes())
     }

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use suite::RELEASE;
 use suite::questions::Questions;
 use suite::request::{Request, requests};
 use suite::score::{Reply, score};
 use suite::suite::{Suite, Task};
-use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/suites")

@@ -1,8 +1,5 @@
-//! An architecture in a lock: one text, and everything derived from that text alone.
-//!
-//! In: a compiled arch, or the text from a lock. Out: the arch compiled from its canonical text
-//! without std. Must stay true: everything that a lock contains about an arch is derived from this
-//! text, so a lock keeps its meaning when std changes.
+//! The architecture in a lock: its canonical text, compiled without std. Everything that a lock contains about an arch
+//! is derived from this text, so a lock keeps its meaning when std changes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,7 +1,5 @@
-//! The batch size given in tokens instead of micro-batches.
-//!
-//! In: written fields. Out: the same with `batch.micro_batches` for `batch.tokens_per_step`, or an error.
-//! Must stay true: the conversion is exact, or the error suggests valid values; only one of the two may be written.
+//! Converts a batch size in tokens, `batch.tokens_per_step`, to `batch.micro_batches`. The conversion is exact, or the
+//! error suggests valid values; only one of the two may be written.
 
 use super::access::int;
 use crate::error::Problem;

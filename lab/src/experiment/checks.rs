@@ -1,7 +1,5 @@
-//! Checks of values that depend on one another.
-//!
-//! In: the fields of an experiment, its arch. Out: a problem for each contradiction, with both values. Must stay true: what
-//! passes here can be trained on the machines that the fields ask for.
+//! Checks of fields that depend on one another. Each contradiction is a problem with both values; an experiment that
+//! passes can be trained on the machines that its fields require.
 
 use super::access::{int, list, real, text};
 use super::{LockedArch, task};
@@ -28,7 +26,7 @@ pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Proble
     }
 }
 
-/// Counts that must go into one another.
+/// Counts that must divide one another.
 pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
     let (run, all) = (int(fields, "batch.in_sequence"), int(fields, "batch.micro_batches"));
     if run > all {
@@ -58,7 +56,7 @@ pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Suites, and what they need.
+/// Suites, and the fields that they need.
 pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
     let suites = list(fields, "evaluation.suites");
     if suites.is_empty() {

@@ -1,8 +1,5 @@
-//! The text that each digest of an experiment covers.
-//!
-//! In: checked fields and their derived values. Out: the lines of `train` (the id), `eval` and `platform`,
-//! and their digests. Must stay true: a line contains the whole fact; a fact that was added after the
-//! first locks and has its neutral value has no line, so that ids do not change.
+//! The text that each digest of an experiment covers: the lines of `train` (the id), `eval` and `platform`. A fact that
+//! was added after the first locks has no line while it has its neutral value, so that ids do not change.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,5 @@
-//! Derived values, each computed exactly and in one place.
-//!
-//! In: free fields, an arch, its analysis. Out: every derived field of the table. Must stay true: no
-//! binary floating point; a quotient without a finite decimal is a fraction in lowest terms; the
-//! bounds of the table ensure that each product fits.
+//! Derived fields, each computed exactly and in one place. No binary floating point: a quotient without a finite
+//! decimal is a fraction in lowest terms, and the bounds of the field table ensure that each product fits.
 
 use std::collections::BTreeMap;
 

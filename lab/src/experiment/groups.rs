@@ -1,8 +1,7 @@
-//! Groups of parameters: which are frozen, which Muon updates, and factors of their learning rate and weight decay.
+//! Parameter groups: frozen parameters, those that Muon updates, and multipliers of learning rate and weight decay.
 //!
-//! In: checked fields and the parameters of an arch. Out: the update of each parameter, or problems in the user's words.
-//! Must stay true: an entry matches a parameter, unless it ends in `?`; no two entries of one field match the same one;
-//! the digest changes with the update of any parameter, since graphs do not contain the roles that patterns name.
+//! An entry must match a parameter, unless it ends in `?`, and no two entries of one field may match the same one. The
+//! digest changes with the update of any parameter, since graphs do not contain the roles that patterns name.
 
 use compiler::digest::Digest;
 use compiler::graph::Param;
@@ -163,7 +162,7 @@ fn members<'a>(
     found
 }
 
-/// After a problem, nothing is matched.
+/// The result after a problem: no parameter is matched.
 fn found_or_none<'a>(count: usize) -> Vec<Option<&'a FieldValue>> {
     vec![None; count]
 }

@@ -1,9 +1,5 @@
-//! Lists the fields of an arch compactly: equal layers share lines.
-//!
-//! In: every field of every layer. Out: one line for each field of each set of equal layers, with the set
-//! in its path: `layers.7`, `layers.0..24` (24 excluded), `layers.3..24/4` (every fourth). Must stay
-//! true: ten thousand layers of a few kinds take a few lines; expanding the lines layer by layer gives
-//! back the fields.
+//! Lists the fields of an arch compactly: equal layers share lines, with the set of layers in the path, as `layers.7`,
+//! `layers.0..24` (24 excluded) or `layers.3..24/4` (every fourth). Expanding the lines gives back every field.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +15,7 @@ pub struct Line {
     pub path: String,
     /// The value as the language writes it.
     pub value: String,
-    /// Chosen by someone; otherwise a default.
+    /// Whether it was written; otherwise it is a default.
     pub written: bool,
 }
 

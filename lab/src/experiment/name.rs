@@ -1,5 +1,5 @@
-//! In: the name of a lock, an arm or a run, as a user wrote it. Out: whether it is valid. Must stay true: every
-//! name from outside is checked here, since names become parts of paths, lines of scripts and words of commands.
+//! Checks names of locks, arms and runs. Every name from outside is checked here, since names become parts of paths,
+//! lines of scripts and words of commands.
 
 /// Most bytes of a name. With a file extension added, it still fits every file system.
 pub const MAX_NAME: usize = 240;

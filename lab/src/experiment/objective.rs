@@ -1,7 +1,5 @@
-//! What training minimises, and how.
-//!
-//! In: complete fields. Out: the loss, the base learning rate, the optimizer's constants. Must stay true: reals stay exact;
-//! a weight of 0 computes nothing.
+//! The training objective: the loss, the base learning rate and the optimizer's constants. Reals stay exact, and a loss
+//! with weight 0 is not computed.
 
 use compiler::number::{Ratio, Root};
 use compiler::plan::{Decays, Loss, Optimizer};

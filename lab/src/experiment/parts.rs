@@ -1,7 +1,5 @@
-//! The typed parts of an experiment, which the runtime reads.
-//!
-//! In: nothing; `experiment` fills them from checked fields. Must stay true: closed sets are enums,
-//! reals stay exact, and `None` is used only if a missing value has a meaning.
+//! The typed parts of an experiment, which the runtime reads. Reals stay exact, and `None` is used only where a missing
+//! value has a meaning.
 
 use dsl::Decimal;
 use tasks::sample::Mode;
@@ -387,7 +385,7 @@ pub enum Shard {
 }
 
 impl Shard {
-    /// All of them, from nothing to everything.
+    /// All of them, from no sharding to full.
     pub const ALL: [Shard; 3] = [Shard::None, Shard::Optimizer, Shard::Full];
 
     /// The one with this word in `platform.shard`.

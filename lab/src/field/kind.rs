@@ -150,23 +150,19 @@ type Accepted = Result<Option<FieldValue>, String>;
 type Items<'a> = [Spanned<DeValue<'a>>];
 
 fn integer(value: &DeValue<'_>, low: i64, high: i64) -> Accepted {
-    match value {
-        DeValue::Integer(_) => {
-            let n = int(value)?;
-            Ok((low..=high).contains(&n).then_some(FieldValue::Int(n)))
-        }
-        _ => Ok(None),
+    if !matches!(value, DeValue::Integer(_)) {
+        return Ok(None);
     }
+    let n = int(value)?;
+    Ok((low..=high).contains(&n).then_some(FieldValue::Int(n)))
 }
 
 fn number(value: &DeValue<'_>, bounds: Bounds) -> Accepted {
-    match value {
-        DeValue::Integer(_) | DeValue::Float(_) => {
-            let x = real(value)?;
-            Ok(bounds.hold(x).then_some(FieldValue::Real(x)))
-        }
-        _ => Ok(None),
+    if !matches!(value, DeValue::Integer(_) | DeValue::Float(_)) {
+        return Ok(None);
     }
+    let x = real(value)?;
+    Ok(bounds.hold(x).then_some(FieldValue::Real(x)))
 }
 
 fn pair(value: &DeValue<'_>, bounds: Bounds) -> Accepted {

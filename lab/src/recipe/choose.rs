@@ -1,7 +1,4 @@
-//! The one arch or experiment that a reference means, of those that its file makes.
-//!
-//! In: a reference, and what its file makes. Out: one of them, or a message and a correction. Must stay true: a name that
-//! is left out means the only one.
+//! Finds the one arch or experiment that a reference means. A reference without a name means the only one in its file.
 
 use compiler::program::Compiled;
 
@@ -9,7 +6,7 @@ use super::ArchRef;
 use super::comparison::ArmFile;
 use crate::experiment::Experiment;
 
-/// Why a reference means nothing.
+/// Why a reference cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoChoice {
     /// What is wrong.

@@ -1,9 +1,8 @@
-//! Comparison files: recipes used as arms, and the intended differences between them.
+//! Reads comparison files: recipes used as arms, and the intended differences between them.
 //!
-//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and optionally `trainer`, `[replicate]` (the A/A arm), `[grid]`,
-//! `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ only in their arms. Out: a
-//! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
-//! declared here once, before any run; a nuisance or a seed cannot be a treatment.
+//! The TOML has `base`, `treatment`, `[arms]`, `[seeds]`, and optionally `trainer`, `[replicate]` (the A/A arm),
+//! `[grid]`, `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ only in their
+//! arms. A treatment is declared here once, before any run; a nuisance or a seed cannot be a treatment.
 
 mod rows;
 
@@ -239,7 +238,7 @@ impl Reader<'_> {
             Some(within) => Match { on, within },
             None => Match::usual(on),
         });
-        // A quantity that is given and wrong has been reported. The spans also have tables.
+        // A quantity that is written and wrong has been reported. The spans also have tables.
         let is_given = |key: &str| leaves.iter().any(|fact| fact.path == key);
         if !is_given("match.on") && !is_given("match") && MATCH.iter().any(|key| is_given(key)) {
             let at = self.place("match");
@@ -451,7 +450,7 @@ impl Reader<'_> {
         }
         let names: Vec<&str> =
             arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
-        // With a misspelt base, the true one would be reported as untreated.
+        // With a misspelt base, the real base would be reported as untreated.
         let has_base = names.len() < arms.len();
         for arm in written.keys().flatten() {
             self.check_treated(self.place(&format!("treatment.{arm}")), arm, arms, base);

@@ -1,7 +1,4 @@
-//! Where the keys of a TOML file are, for editors.
-//!
-//! In: the text of a recipe, a comparison or a lock, complete or not. Out: the place of every key and value. Must stay
-//! true: what can be read of a text with errors is listed.
+//! The places of the keys and values in a TOML file, for editors. A text with errors lists what can be read of it.
 
 use std::ops::Range;
 

@@ -1,9 +1,8 @@
-//! `[sweep]`: lists of values, and the points of their product.
+//! `[sweep]` of a recipe: lists of values, and the points of their product. A key is one field, or several together,
+//! which may include `arch` and a point's name.
 //!
-//! In: one key (a field, or several together, which may include `arch` and a point's name) and its
-//! list. Out: points, each with its values and a name. Must stay true: values have the type of their
-//! field; points are ordered by key, then by position in the list; no two points have equal values, or
-//! names that a file system could confuse; the product is checked against its bound before it is built.
+//! Points are ordered by key, then by position in the list. No two points have equal values, or names that a file
+//! system could confuse. The product is checked against its bound before it is built.
 
 use std::collections::BTreeSet;
 

@@ -26,14 +26,14 @@ pub(super) struct Inspected {
 
 /// The digest of the whole file.
 pub(super) fn digest(path: &Path) -> io::Result<Digest> {
-    let mut file = DigestedFile::open(path)?;
+    let mut file = DigestingReader::open(path)?;
     file.pass(u64::MAX, |_| ())?;
     Ok(digest_of(file.hasher.finalize()))
 }
 
 /// Reads the whole file.
 pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
-    let mut file = DigestedFile::open(path)?;
+    let mut file = DigestingReader::open(path)?;
     // A longer file is not read, since it cannot hold these tensors.
     let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
     let length = file.inner.metadata()?.len();
@@ -45,7 +45,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
     }
     let tensors = read_tensors(&mut file, header, slots)?;
     let rest = file.pass(u64::MAX, |_| ())?;
-    let DigestedFile { inner: _, hasher, bytes } = file;
+    let DigestingReader { inner: _, hasher, bytes } = file;
     Ok(Inspected {
         bytes,
         file: digest_of(hasher.finalize()),
@@ -58,7 +58,7 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
 }
 
 fn read_tensors(
-    file: &mut DigestedFile,
+    file: &mut DigestingReader,
     header: &str,
     slots: &[Slot],
 ) -> io::Result<Result<Digest, String>> {
@@ -102,7 +102,7 @@ pub(super) fn divided(
     owners: &dyn Fn(usize) -> Vec<Range<u64>>,
     processes: usize,
 ) -> io::Result<Result<Divided, String>> {
-    let mut file = DigestedFile::open(path)?;
+    let mut file = DigestingReader::open(path)?;
     let mut written = Vec::with_capacity(head.len());
     file.pass(head.len() as u64, |bytes| written.extend_from_slice(bytes))?;
     if written != head {
@@ -131,7 +131,7 @@ pub(super) fn divided(
         0 => {}
         rest => return Ok(Err(format!("it has {rest} more bytes after its last tensor"))),
     }
-    let DigestedFile { inner: _, hasher, bytes } = file;
+    let DigestingReader { inner: _, hasher, bytes } = file;
     let content = Content { bytes, file: digest_of(hasher.finalize()), tensors: digests.finish() };
     let by_process = by_process.iter().map(blake3::Hasher::finalize).collect();
     Ok(Ok(Divided { content, by_process }))
@@ -142,7 +142,7 @@ const MOST_HEADER: u64 = 1 << 28;
 
 /// The reason that `head` is the wrong beginning of a file.
 fn other_head(
-    file: &mut DigestedFile,
+    file: &mut DigestingReader,
     head: &mut Vec<u8>,
     header: &str,
     slots: &[Slot],
@@ -194,15 +194,15 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
 }
 
 /// Reads a file and digests its bytes on the way.
-struct DigestedFile {
+struct DigestingReader {
     inner: File,
     hasher: blake3::Hasher,
     bytes: u64,
 }
 
-impl DigestedFile {
-    fn open(path: &Path) -> io::Result<DigestedFile> {
-        Ok(DigestedFile { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
+impl DigestingReader {
+    fn open(path: &Path) -> io::Result<DigestingReader> {
+        Ok(DigestingReader { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
     /// Passes up to `count` bytes to `take`, and returns how many there were.

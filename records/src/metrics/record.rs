@@ -11,6 +11,7 @@ use compiler::plan::TERMS;
 use serde_json::Value;
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
+use super::number::{float, read_float};
 use super::suites;
 use super::{Questions, SuiteScores};
 
@@ -296,10 +297,6 @@ impl Record {
     }
 }
 
-pub(super) fn float(value: f64) -> String {
-    if value.is_finite() { format!("{value:?}") } else { format!("\"{value}\"") }
-}
-
 fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "null".to_owned(), float)
 }
@@ -311,14 +308,6 @@ fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     }
     let mean = read_float(value)?;
     Some((counted > 0).then_some(mean))
-}
-
-pub(super) fn read_float(value: &Value) -> Option<f64> {
-    match value.as_str() {
-        None => value.as_f64(),
-        Some(text @ ("NaN" | "inf" | "-inf")) => text.parse().ok(),
-        Some(_) => None,
-    }
 }
 
 fn score(Score { right, of }: Score) -> String {

@@ -9,7 +9,7 @@ use lab::field::SuiteTask;
 use serde_json::Value;
 use tasks::metric::{Rule, of_word};
 
-use super::record::{float, read_float};
+use super::number::{float, read_float};
 
 /// The scores of a task.
 #[derive(Clone, Debug, PartialEq)]

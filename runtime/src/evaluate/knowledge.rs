@@ -1,6 +1,7 @@
-//! In: the losses of held-out windows of biographies. Out: a model's knowledge of the people, in bits. Must stay true:
-//! the formulas of `tasks::capo::bits`; each token's loss is that after the true tokens before it; only biographies
-//! entirely inside their window count, and all values of one count together.
+//! Measures how many bits a model knows about the people of a biography task, from the losses of held-out windows.
+//!
+//! The formulas are those of `tasks::capo::bits`. Each token's loss is taken after the true tokens before it. Only
+//! biographies entirely inside their window count, each with all of its values.
 //!
 //! So a biography longer than the window never counts, nor does one cut by the window's end, which happens to long ones
 //! more often than to short ones: the means cover somewhat shorter biographies than average. Of 300,000 with permuted

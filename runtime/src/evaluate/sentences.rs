@@ -1,8 +1,9 @@
-//! In: a grammar, a decoder and a state. Out: the share of the model's sentences that the grammar accepts, and the
-//! divergence of its next-token probabilities from the true ones. Must stay true: the model's prompt is only the mark
-//! between sentences; it samples at temperature 1, with the same draws at each evaluation; an unfinished sentence is
-//! invalid; probabilities are compared over every prefix of sentence i, the first one of held-out window i, up to a
-//! window's length.
+//! Metrics of a language model against a grammar: the share of its sentences that the grammar accepts, and the
+//! divergence of its next-token probabilities from the true ones.
+//!
+//! The model writes sentences after only the mark between sentences, at temperature 1, with the same draws at each
+//! evaluation; an unfinished sentence is invalid. Probabilities are compared after every prefix, up to a window's
+//! length, of the first sentence of each held-out window.
 
 use std::collections::BTreeMap;
 
@@ -124,7 +125,7 @@ fn sentence(windows: &mut TaskWindows, number: u64) -> Vec<u32> {
     tokens.get(..most).unwrap_or(tokens).to_vec()
 }
 
-/// The model's law after each prefix of each sentence: the end, then the tokens ascending.
+/// The model's next-token probabilities after each prefix of each sentence: of the end, then of the tokens ascending.
 fn laws(
     grammar: &Grammar,
     windows: &TaskWindows,

@@ -1,8 +1,8 @@
-//! An evaluation's work, shared by ranks.
+//! Divides an evaluation among ranks.
 //!
-//! In: numbered pieces of work, and how one is done. Out: their results on rank 0. Must stay true: piece n is done by rank
-//! n mod R, which alone makes what it needs, and in the same calls as in one process; rank 0 takes all results in order;
-//! if one rank is asked to stop, all stop after the same piece.
+//! Piece n of the work is done by rank n mod R, with the same calls as in a single process, and rank 0 receives
+//! all results in order, so the result does not depend on the number of ranks. When one rank receives a request to
+//! stop, all ranks stop after the same piece.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use records::run::RunError;
 /// Why an evaluation has no result.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// A rank was asked to stop.
+    /// A rank received a request to stop.
     Stopped,
     Failed(RunError),
 }
@@ -31,17 +31,17 @@ impl From<ExecuteError> for Ended {
     }
 }
 
-/// Those who share an evaluation.
+/// The ranks that share an evaluation.
 #[derive(Clone, Copy)]
 pub(super) struct Sharing<'a> {
     pub(super) team: Option<&'a Team>,
-    /// Whether this process is asked to stop.
+    /// Set when this process should stop.
     pub(super) stop: &'a AtomicBool,
 }
 
 impl Sharing<'_> {
-    /// Does the pieces of this rank, of `count`, and gives rank 0 the result of each piece in order. `take` returns `None`
-    /// if the numbers are not a result.
+    /// Computes this rank's share of `count` pieces with `make`. On rank 0, calls `take` with the result of every piece
+    /// in order; `take` returns `None` if the numbers are not a valid result.
     pub(super) fn in_order(
         self,
         count: u64,
@@ -68,7 +68,8 @@ impl Sharing<'_> {
     }
 }
 
-/// The same for one rank of so many. `exchange` gives rank 0 the lists of all ranks, and each whether one stops.
+/// [`Sharing::in_order`] for the given rank. `exchange` returns the lists of all ranks on rank 0, and on every rank
+/// whether one stops.
 fn divided(
     (rank, ranks): (u64, u64),
     count: u64,
@@ -102,7 +103,7 @@ fn divided(
 mod tests {
     use super::*;
 
-    /// A piece of so many numbers.
+    /// The result of a piece; its length depends on the piece.
     fn piece(number: u64) -> Vec<i64> {
         (0..=number as i64 % 3).map(|at| 100 * number as i64 + at).collect()
     }
@@ -171,7 +172,7 @@ mod tests {
         let end = Sharing { team: None, stop: &stop }.in_order(5, make, |_, _| Some(()));
         assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");
         assert_eq!(made, [0, 1]);
-        // Another rank was asked.
+        // Another rank received the request.
         let exchange = |_, _| Ok(ControlFlow::Break(()));
         let end = divided((1, 2), 5, || false, |n| Ok(piece(n)), exchange, |_, _| unreachable!());
         assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");

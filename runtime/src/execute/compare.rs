@@ -1,8 +1,7 @@
-//! Every kernel of a plan against its reference, on the operands that the plan gives it.
+//! Compares every kernel of a plan with its plain implementation in f64 on the CPU.
 //!
-//! In: a plan, its inputs, a machine. Out: for each kernel and path, the largest difference from the plain implementation
-//! in f64 on the CPU. Must stay true: both get the same operands, rounded to the plan's dtypes; an error in one step does
-//! not reach the next.
+//! Both get the same operands, those of the plan's reference run, rounded to the plan's dtypes, so an error in one step
+//! does not reach the next.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -22,7 +21,7 @@ pub struct Compared {
     pub kernel: &'static str,
     /// How it was computed.
     pub path: String,
-    /// Whether it was given bf16.
+    /// Whether an operand or a result is bf16.
     pub bf16: bool,
     /// Number of steps.
     pub steps: usize,
@@ -36,9 +35,9 @@ impl Compared {
         if self.bf16 { 3e-2 } else { 5e-4 }
     }
 
-    /// Whether it computes what it should.
+    /// Whether the difference is within the tolerance.
     pub fn holds(&self) -> bool {
-        // Not a comparison that NaN would pass.
+        // Must be false for NaN.
         self.largest <= self.tolerance()
     }
 }
@@ -117,7 +116,7 @@ pub fn compare(
             entry.steps += 1;
             for ((got, want), ty) in made.iter().zip(&results).zip(&outputs) {
                 let off = difference(got, want, ty)?;
-                // NaN stays.
+                // Keeps NaN.
                 entry.largest =
                     if off > entry.largest || off.is_nan() { off } else { entry.largest };
             }

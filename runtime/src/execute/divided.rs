@@ -1,13 +1,12 @@
-//! Plans of sums and updates, cut to what a rank owns.
+//! Plans of sums and updates for one rank's share of the parameters.
 //!
-//! In: the plans of a whole step. Out: the same over pieces of the parameters, or over some of them. Must stay true: each
-//! element is added and updated by the same steps.
+//! Each element is added and updated by the same steps as in the plan for all parameters.
 
 use std::collections::BTreeMap;
 
 use compiler::plan::{Extent, Input, Kernel, Output, Plan};
 
-/// A plan over flat pieces of the parameters, of these lengths.
+/// The plan for flat pieces of the parameters with these lengths.
 pub(super) fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
     let of = |id: u32| lengths.get(id as usize).copied();
     let mut known = BTreeMap::new();

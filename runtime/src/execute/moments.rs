@@ -1,7 +1,4 @@
-//! The running means of an optimizer.
-//!
-//! In: weights, and how each is updated. Out: [`Moments`]. Must stay true: parameter order; a mean that an update does not
-//! keep takes no memory.
+//! The running means that an optimizer keeps for each parameter.
 
 use compiler::plan::ParamUpdate;
 use tch::Tensor;

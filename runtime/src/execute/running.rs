@@ -1,8 +1,8 @@
-//! A run of a plan that stops in between.
+//! A run of a plan that can pause between steps, with inputs given when they are needed and outputs taken when they are
+//! ready.
 //!
-//! In: a plan's inputs, all at once or when they are needed. Out: its outputs, all at the end or when they are ready. Must
-//! stay true: the steps and their results are those of [`Executor::run`], which uses this; an input that was given up, or
-//! an output that was taken, holds no memory here.
+//! [`Executor::run`] uses it too, so steps and results are the same. It holds no memory for an input that was freed or
+//! an output that was taken.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) struct Running<'a> {
     executor: &'a Executor,
     values: Vec<Option<Tensor>>,
     sizes: Sizes,
-    /// The global norm of gradients that are not all here.
+    /// The global norm of the gradients, if this rank holds only some of them.
     norm: Option<f64>,
     /// Where AdamW writes parameters in bf16, by the parameter's value.
     copies: BTreeMap<ValId, Tensor>,
@@ -76,7 +76,7 @@ impl Running<'_> {
         }
     }
 
-    /// AdamW also writes these parameters there, in bf16.
+    /// Has AdamW also write these parameters to these tensors, in bf16.
     pub(crate) fn write_copies(&mut self, copies: &[(ParamId, Tensor)]) {
         let copies: BTreeMap<ParamId, &Tensor> =
             copies.iter().map(|(param, copy)| (*param, copy)).collect();
@@ -89,7 +89,7 @@ impl Running<'_> {
         }
     }
 
-    /// Frees an input that no later step reads, or that will be given again.
+    /// Frees an input that no later step reads, or that will be supplied again.
     pub(crate) fn give_up(&mut self, input: Input) {
         let inputs = &self.executor.plan.inputs;
         let found = inputs.iter().find(|(known, _)| *known == input);
@@ -98,7 +98,7 @@ impl Running<'_> {
         }
     }
 
-    /// Runs the steps up to `end`, which is the first one that is left.
+    /// Runs the steps before step `end`.
     pub(crate) fn advance(
         &mut self,
         end: usize,
@@ -167,7 +167,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// An output that is ready. It is no longer held here.
+    /// Removes and returns an output that is ready.
     pub(crate) fn take(&mut self, output: Output) -> Result<Tensor, ExecuteError> {
         let Executor { plan, copies, .. } = self.executor;
         let missing = || ExecuteError::new(format!("the plan does not compute {output}"));
@@ -183,7 +183,7 @@ impl Running<'_> {
         if copies.get(at) == Some(&true) { Ok(copy(&tensor)?) } else { Ok(tensor) }
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub(crate) fn end(self) {
         self.executor.runs.set(self.executor.runs.get() + 1);
         if let Some(trace) = self.executor.trace.borrow_mut().as_mut() {

@@ -1,8 +1,8 @@
-//! Values of a plan that share memory.
+//! Finds the values of a plan that share memory: which steps may overwrite their first operand, and which outputs must
+//! be copied.
 //!
-//! In: a plan. Out: the steps that may overwrite their first operand, and the outputs that must be copied. Must stay
-//! true: memory with another view, or shared with the caller, is never overwritten; outputs that the caller may write
-//! to never share memory.
+//! Memory that has another view, or that is shared with the caller, is never overwritten; outputs that the caller may
+//! write to never share memory.
 
 use compiler::plan::{Output, Plan, ValId};
 

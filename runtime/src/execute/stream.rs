@@ -1,7 +1,7 @@
-//! A plan run over a sequence in pieces: (tokens, position, state) → (logits, state).
+//! Runs a plan over a sequence in pieces: (tokens, position, state) → (logits, state).
 //!
-//! In: weights and the next tokens. Out: their logits. Must stay true: any way of cutting a sequence gives the same
-//! logits up to rounding; a state is never changed, so keeping one is enough to return to it.
+//! Any division of a sequence into pieces gives the same logits up to rounding. A state is never changed, so keeping
+//! one is enough to return to it.
 
 pub(super) mod cache;
 
@@ -28,7 +28,7 @@ pub struct Carried {
     /// Number of tokens so far.
     pub position: i64,
     states: BTreeMap<(StateId, StatePart), Tensor>,
-    /// Where states grow, of those that have room behind them.
+    /// The buffers of states that grow and have room for more rows.
     rooms: BTreeMap<(StateId, StatePart), Room>,
 }
 

@@ -1,10 +1,10 @@
-//! Pieces of several sequences at a time, each with the bits that it has alone.
+//! Runs pieces of several sequences together, at any positions. Weights, which are most of the memory that a token
+//! reads, are read once for all sequences.
 //!
-//! In: the next tokens of sequences at any positions. Out: their logits and states. Must stay true: a sequence's numbers
-//! are those of [`Streamer::forward_each`] with this sequence alone. A step is done for all rows at a time, or for all
-//! sequences with one token as a batch, only if its kernel computes each row or item by itself, in an order of sums that
-//! does not depend on their number; what depends on parameters alone is computed once; every other step is done sequence
-//! by sequence. Weights, which are most of what a token reads, are so read once for all sequences.
+//! Each sequence gets the bits that [`Streamer::forward_each`] gives for it alone. So a step runs for all rows
+//! together, or for all sequences with one token as a batch, only if its kernel computes each row or item by itself, in
+//! an order of sums that does not depend on their number. What depends only on parameters is computed once; every other
+//! step runs for one sequence after another.
 
 mod rows;
 
@@ -37,8 +37,8 @@ pub struct Piece<'a> {
     pub logits: usize,
 }
 
-/// Whether a step computes each token, or each sequence, by itself, with the same operations whatever is beside it.
-/// `most`: tokens of a sequence.
+/// Whether a step computes each token, or each sequence, by itself, with the same operations for any number of others.
+/// `most` is the largest number of tokens of a sequence.
 fn is_apart(kernel: &Kernel, choice: Choice, apart: Apart, most: usize) -> bool {
     kernel.facts().apart == apart
         && match choice {
@@ -59,22 +59,23 @@ fn is_apart(kernel: &Kernel, choice: Choice, apart: Apart, most: usize) -> bool 
 enum Way {
     /// Once, since it depends on parameters alone.
     Once,
-    /// All rows at a time.
+    /// For all rows together.
     Joined,
-    /// The rows whose logits are computed, at a time.
+    /// For all rows whose logits are computed, together.
     Kept,
-    /// New rows behind a sequence's own.
+    /// Appends new rows to a sequence's own.
     Appended,
-    /// A query of each sequence at a time, which reads the sequence's own keys and values.
+    /// For one query of each sequence, together; each reads its sequence's own keys and values.
     Attended,
-    /// The sequences with one token at a time, as items of a batch.
+    /// For all sequences with one token, as items of a batch.
     Batched,
     /// Sequence by sequence.
     Split,
 }
 
 impl Streamer {
-    /// Of each piece the logits [1, `logits`, vocab] of its last tokens, if there are any, and the state after it.
+    /// For each piece, the logits [1, `logits`, vocab] of its last tokens, if `logits` is not 0, and the state after
+    /// it.
     pub fn forward_each(
         &self,
         weights: &Weights,
@@ -92,7 +93,7 @@ impl Streamer {
         let few = few.min().unwrap_or(usize::MAX);
         let mut results: Vec<Option<(Option<Tensor>, Carried)>> =
             pieces.iter().map(|_| None).collect();
-        // The products of longer pieces are libtorch's, which are as fast for one of them.
+        // Longer pieces use libtorch's products, which are as fast for one piece at a time.
         let (short, long): (Vec<usize>, Vec<usize>) = (0..pieces.len())
             .partition(|at| pieces.get(*at).is_some_and(|p| p.tokens.len() <= few));
         let groups = long.into_iter().map(|at| vec![at]).chain([short]);
@@ -122,15 +123,15 @@ struct Together<'a> {
     sizes: Vec<Sizes>,
     /// The position of each sequence's first row, and how many it has.
     positions: Vec<(i64, i64)>,
-    /// Where the first row of each sequence is, and how many it has.
+    /// The rows of each sequence among all rows.
     rows: Layout,
-    /// The same of the rows whose logits are computed.
+    /// The rows of each sequence among those whose logits are computed.
     kept: Layout,
-    /// Parameters, and what depends on them alone or on nothing.
+    /// Parameters, and values that depend on nothing else.
     constants: BTreeSet<ValId>,
-    /// The state that a value is, of the plan's inputs.
+    /// The states among the plan's inputs, by value.
     states: BTreeMap<ValId, (StateId, StatePart)>,
-    /// Where values grow, by sequence.
+    /// The buffers of values that grow, by sequence.
     rooms: BTreeMap<ValId, Vec<Room>>,
     ways: Vec<Way>,
 }
@@ -200,7 +201,7 @@ impl<'a> Together<'a> {
         Ok(together)
     }
 
-    /// Adds what depends on constants alone to them.
+    /// Adds the values that depend on constants alone.
     fn find_constants(&mut self) {
         let plan = &self.executor.plan;
         for step in &plan.steps {
@@ -244,13 +245,13 @@ impl<'a> Together<'a> {
         ways
     }
 
-    /// Whether a step's values all have a row of each token, apart from parameters.
+    /// Whether a step's values, apart from parameters, all have one row for each token.
     fn is_of_rows(&self, step: &Step) -> bool {
         step.inputs.iter().all(|id| self.has_rows(*id) || self.is_one(*id))
             && step.outputs.iter().all(|id| self.has_rows(*id))
     }
 
-    /// Whether a step's values all have an item of each sequence, apart from parameters.
+    /// Whether a step's values, apart from parameters, all have one item for each sequence.
     fn is_of_items(&self, step: &Step) -> bool {
         let has_items = |id: &ValId| {
             let dims = self.executor.plan.value(*id).map(|value| value.dims.as_slice());
@@ -265,14 +266,14 @@ impl<'a> Together<'a> {
             && step.outputs.iter().all(has_items)
     }
 
-    /// Whether a rotation's operands are rows and the position of the first of them.
+    /// Whether a rotation's operands are rows and the position of the first row.
     fn turns(&self, step: &Step) -> bool {
         let inputs = &self.executor.plan.inputs;
         let is_position = |id: &ValId| inputs.contains(&(Input::Position, *id));
         matches!(step.inputs.as_slice(), [x, position] if self.has_rows(*x) && is_position(position))
     }
 
-    /// Steps at the end of which nothing but the logits depends need no other rows than theirs.
+    /// Limits the last steps, on which only the logits depend, to the rows whose logits are computed.
     fn keep_few(&self, ways: &mut [Way]) {
         let plan = &self.executor.plan;
         let mut few: Vec<bool> = plan.values.iter().map(|_| true).collect();
@@ -305,7 +306,7 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Whether a value has a row of each token.
+    /// Whether a value has one row for each token.
     fn has_rows(&self, id: ValId) -> bool {
         let dims = self.executor.plan.value(id).map(|value| value.dims.as_slice());
         matches!(dims, Some([Extent::Batch, Extent::Time, ..]))
@@ -372,7 +373,7 @@ impl Together<'_> {
         }
     }
 
-    /// The rows of sequences with one token each.
+    /// The rows of a value for the sequences `ones`, which have one token each.
     fn rows_of(&self, n: usize, id: ValId, ones: &[usize]) -> Result<Tensor, ExecuteError> {
         match self.value(n, id)? {
             Shared::Split(tensors) => {
@@ -394,7 +395,7 @@ impl Together<'_> {
         (0..self.pieces.len()).partition(|at| self.pieces.get(*at).is_some_and(single))
     }
 
-    /// A value of each sequence, from those of some and of the others.
+    /// Joins the values of some sequences and of the others, in the order of the sequences.
     fn in_order(
         &self,
         n: usize,
@@ -407,7 +408,7 @@ impl Together<'_> {
         }
     }
 
-    /// A value with rows: [1, rows, …] of the sequences with one token, and a tensor of each other one.
+    /// A value with rows, from [1, rows, …] for the sequences with one token and a tensor for each other one.
     fn with_rows(
         &self,
         n: usize,
@@ -436,7 +437,7 @@ impl Together<'_> {
         for id in &step.inputs {
             operands.push(match self.has_rows(*id) || self.is_one(*id) {
                 true => self.all_rows(n, *id)?,
-                // A number of each sequence, which is in `positions`, too.
+                // One number for each sequence, which is also in `positions`.
                 false => self.of(n, *id, 0)?,
             });
         }
@@ -565,7 +566,7 @@ impl Together<'_> {
         Ok(())
     }
 
-    /// A step of each of some sequences alone: of each output the sequences with their values.
+    /// Runs a step for each of some sequences alone. For each output, returns the sequences with their values.
     fn each_alone(
         &self,
         n: usize,
@@ -583,7 +584,7 @@ impl Together<'_> {
         Ok(results)
     }
 
-    /// A step of one sequence.
+    /// Runs a step for one sequence.
     fn alone(
         &self,
         n: usize,
@@ -605,7 +606,7 @@ impl Together<'_> {
         self.run(n, step, choice, &operands, sizes, None)
     }
 
-    /// A step of rows of several sequences.
+    /// Runs a step for rows of several sequences.
     fn compute(
         &self,
         n: usize,
@@ -644,7 +645,7 @@ impl Together<'_> {
         Ok(results)
     }
 
-    /// Logits and state of each sequence.
+    /// The logits and the state of each sequence.
     fn end(mut self) -> Result<Vec<(Option<Tensor>, Carried)>, ExecuteError> {
         let plan = &self.executor.plan;
         let count = self.pieces.len();
@@ -697,7 +698,7 @@ impl Together<'_> {
     }
 }
 
-/// The same product, of any number of rows.
+/// The same product, for any number of rows.
 fn by_row(choice: Choice) -> Choice {
     if let Choice::Product(Product::FewRows(isa, _)) = choice {
         return Choice::Product(Product::ByRow(isa));

@@ -1,5 +1,6 @@
-//! In: the results of each step of a plan, while tracing is on. Out: a digest of each, and a description of its place.
-//! Must stay true: equal bits give equal digests on any device and in any memory layout; untraced plans pay nothing.
+//! Digests of the results of each step of a plan, to find the first step in which two runs differ.
+//!
+//! Equal bits give equal digests on any device and in any memory layout.
 
 use compiler::plan::{Input, Plan, Step};
 use tch::{Device, Tensor};
@@ -50,7 +51,7 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>, ExecuteError> {
     Ok(bytes)
 }
 
-/// A description of a step for a person: its phase, layer, kernel, and the parameters it reads.
+/// A readable description of a step: its phase, layer, kernel, and the parameters it reads.
 pub(super) fn place(plan: &Plan, index: usize) -> String {
     let Some(step) = plan.steps.get(index) else { return format!("step {index}") };
     let Step { kernel, inputs, outputs: _, drop_after: _, phase, source } = step;

@@ -1,9 +1,11 @@
-//! A training step's three plans, and the plan for evaluation.
+//! Training and evaluation by plans.
 //!
-//! In: weights, a micro-batch of tokens and targets, then a learning rate. Out: sums over the micro-batch, sums of
-//! sums, new weights and moments; for evaluation, each token's loss and likeliest next token. Must stay true:
-//! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments; a parameter's
-//! bf16 copy is kept over an update only if the update wrote it.
+//! A training step has three plans: `micro` computes the sums of a micro-batch (losses and gradients), `combine` adds
+//! the sums of several, and `update` applies them to weights and moments. Evaluation has one plan, for each token's
+//! loss and likeliest next token.
+//!
+//! Gradients, weights and moments are in parameter order. `combine` and `update` overwrite their arguments. A
+//! parameter's bf16 copy remains valid after an update only if the update wrote it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +26,10 @@ use records::run::RunError;
 #[derive(Debug)]
 pub struct Trainer {
     micro: Executor,
-    /// Over everything, or by unit of parameters that ranks exchange together.
+    /// One for all sums, or one for each unit of parameters that ranks exchange together.
     combine: Vec<Executor>,
     update: Executor,
-    /// The parameters that the update writes in bf16 too.
+    /// The parameters that the update also writes in bf16.
     copied: Vec<ParamId>,
 }
 
@@ -38,13 +40,13 @@ pub struct Sums {
     loss: Tensor,
     /// [] i64
     counted: Tensor,
-    /// [] f64: the auxiliary losses that the plan computes, by their places in `TERMS`.
+    /// [] f64: the auxiliary losses that the plan computes, by their index in `TERMS`.
     terms: Vec<(u32, Tensor)>,
     /// In parameter order, with the parameters' shapes.
     pub gradients: Vec<Tensor>,
 }
 
-/// What dropout draws from in a micro-batch.
+/// What the draws of dropout in a micro-batch depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Draws {
     /// The run's key.
@@ -83,8 +85,8 @@ impl Trainer {
         Ok(Self { micro, combine, update, copied })
     }
 
-    /// Like [`Trainer::new`], but each rank sums only what it owns: flat pieces of the parameters, of these lengths, a unit
-    /// at a time. With `updates`, it also updates only that.
+    /// Like [`Trainer::new`], but sums only what this rank owns: flat pieces of the parameters, of these lengths, one
+    /// unit at a time. With `updates`, it also updates only that.
     pub(crate) fn divided(
         plans: TrainPlan,
         machine: Machine,
@@ -105,7 +107,7 @@ impl Trainer {
         Ok(Self { micro, combine, update, copied })
     }
 
-    /// The places in `TERMS` of the auxiliary losses that a micro-batch computes.
+    /// The indices in `TERMS` of the auxiliary losses that a micro-batch computes.
     pub(crate) fn terms(&self) -> impl Iterator<Item = u32> + '_ {
         let outputs = self.micro.plan().outputs.iter();
         outputs.filter_map(|(output, _)| if let Output::Term(n) = output { Some(*n) } else { None })
@@ -200,7 +202,7 @@ impl Trainer {
         sums(self.micro.run_timed(give, observer)?, weights.tensors.len())
     }
 
-    /// Begins a micro-batch. With `later`, parameters are given later.
+    /// Begins a micro-batch. With `later`, parameters are supplied later.
     pub(crate) fn begin(
         &self,
         weights: &Weights,
@@ -321,7 +323,7 @@ impl Trainer {
         self.update_normed(weights, moments, gradients, None, lr, step)
     }
 
-    /// Like [`Trainer::update`]. `norm` is that of the whole gradients, if they are not all here.
+    /// Like [`Trainer::update`]. `norm` is that of all gradients, if `gradients` are only some of them.
     pub(crate) fn update_normed(
         &self,
         weights: &mut Weights,
@@ -340,8 +342,8 @@ impl Trainer {
         Ok(norm)
     }
 
-    /// Like [`Trainer::update`], for a whole step's sums. What the log needs, the summed loss, auxiliary losses and the norm, is on its way
-    /// while the device still updates.
+    /// Like [`Trainer::update`], for a whole step's sums. Also starts to copy what the log needs (the summed loss,
+    /// auxiliary losses and the norm) while the device still updates.
     pub fn update_and_log(
         &self,
         weights: &mut Weights,
@@ -376,7 +378,7 @@ impl Trainer {
         Ok(norm)
     }
 
-    /// Updates, and reads `logged` and the norm of the gradients as soon as it is known.
+    /// Updates, and starts to read `logged` and the norm of the gradients as soon as that is computed.
     #[expect(
         clippy::too_many_arguments,
         reason = "the update's operands, and what is read beside it"
@@ -424,7 +426,7 @@ impl Trainer {
     }
 }
 
-/// The parameters that the micro-batch reads in bf16, if the kernel that updates them writes them so itself.
+/// The parameters that the micro-batch reads in bf16, if the kernel that updates them also writes them in bf16.
 fn copied(micro: &Executor, update: &Executor) -> Vec<ParamId> {
     let rounded: BTreeSet<ParamId> = (micro.plan.inputs.iter())
         .filter_map(|(input, _)| if let Input::Rounded(id) = input { Some(*id) } else { None })
@@ -440,7 +442,7 @@ fn copied(micro: &Executor, update: &Executor) -> Vec<ParamId> {
     updated.filter(|param| rounded.contains(param)).collect()
 }
 
-/// A plan that returns losses and predictions and no gradients.
+/// An evaluation plan bound to a machine: losses and predictions, no gradients.
 #[derive(Debug)]
 pub struct Evaluator {
     executor: Executor,

@@ -1,7 +1,7 @@
-//! bf16 operands of kernels that compute in f32: widened before, results rounded after.
+//! Runs kernels that compute in f32 on bf16 operands: widens operands before, and rounds results after.
 //!
-//! In: a step's kernel and operands, and the dtypes of its results in the plan. Out: results in those dtypes. Must stay
-//! true: each result is rounded once, to the nearest bf16, ties to even; a kernel that takes bf16 itself computes in f32.
+//! Each result is rounded once, to the nearest bf16, ties to even. A kernel that takes bf16 itself also computes in
+//! f32.
 
 use compiler::kernel::Kernel;
 use tch::{Kind, Tensor};
@@ -46,7 +46,7 @@ pub(super) fn run(
     Ok(results)
 }
 
-/// Whether bf16 operands get copies in f32. Products of an f32 with a bf16 tensor are f32.
+/// Whether bf16 operands are converted to f32. Products of an f32 with a bf16 tensor are f32.
 pub(super) fn widens_bf16(kernel: &Kernel, choice: Choice, with_f32: bool) -> bool {
     !choice.takes_bf16() && (with_f32 || !kernel.facts().reads_bf16)
 }

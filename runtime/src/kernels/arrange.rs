@@ -1,5 +1,5 @@
-//! Kernels that move elements without computing.
-//! In: tensors of the plan's shapes. Out: views where the plan says so, else new tensors.
+//! Kernels that rearrange elements: reshape, repeat, append, shift, copy, cast. They return views where the plan says
+//! so, else new tensors.
 
 use compiler::plan::IGNORED;
 use tch::{Device, Kind, Tensor};
@@ -37,7 +37,7 @@ pub fn last_time(x: &Tensor, rows: i64) -> Result<Tensor, KernelError> {
     copy(&x.f_narrow(1, steps - kept, kept)?)
 }
 
-/// The most elements of a cast of our own: libtorch's is faster for more, but takes microseconds to begin.
+/// Maximum number of elements for our own cast: libtorch's is faster for more, but takes microseconds to start.
 const FEW: usize = 1 << 13;
 
 /// x in another dtype, rounded to the nearest, ties to even; x itself if it has that dtype.

@@ -1,10 +1,12 @@
-//! Causal softmax attention: our kernels on the CPU, libtorch's flash kernel on a GPU (both after Dao et al. 2022), or the
-//! plain formula.
-//! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
-//! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window. Options: a scale, a
-//! bound of the scores, a score of each head without a value, a slope of each head by distance.
-//! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
-//! head ⌊j·kv/h⌋.
+//! Causal softmax attention: our kernels on the CPU, libtorch's flash kernel on a GPU (both after Dao et al. 2022), or
+//! the plain formula.
+//!
+//! q is [b, t, h, d], k is [b, s, kv, d] and v is [b, s, kv, e] with s ≥ t: queries are the last t of s positions. The
+//! forward pass returns y [b, t, h, e] and lse [b, h, t], the backward pass dq, dk and dv. Query i sees the keys j with
+//! 0 ≤ (s − t + i) − j < window, and query head j reads key head ⌊j·kv/h⌋. Options: a scale, a bound of the scores
+//! (softcap), for each head a score without a value (sink), and for each head a slope by distance.
+//!
+//! The caller runs the path that `choose` returned. Softmax is in f32 (f64 in f64).
 
 mod few;
 mod fused;
@@ -37,11 +39,11 @@ pub enum Reason {
     /// The flash kernel supports heads of up to 256 channels, a multiple of 8.
     Width(i64),
     Asked,
-    /// The faster kernel, and the option that it does not have.
+    /// The faster kernel, and the option that it does not support.
     Lacks(&'static str, &'static str),
 }
 
-/// The path on a device. `even`: keys as wide as values, `width`; `kind`: of the operands.
+/// The path on a device. `even`: whether keys are as wide as values; `width`: of a head; `kind`: of the operands.
 pub fn choose(scores: &Scores, even: bool, width: i64, device: Device, kind: Kind) -> Path {
     let options =
         [("softcap", scores.softcap.is_some()), ("sink", scores.sink), ("slopes", scores.slopes)];
@@ -109,7 +111,7 @@ impl<'a> Operands<'a> {
         Self { q, k, v, window, scale: None, softcap: None, sink: None, slopes: None }
     }
 
-    /// `run` of the operands of our kernel by blocks, widened if they are bf16.
+    /// Calls `run`, our kernel by blocks, with the operands, converted to f32 if they are bf16.
     fn in_f32<R>(
         self,
         run: impl FnOnce(Operands<'_>) -> Result<R, KernelError>,
@@ -147,9 +149,9 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
     Ok((y.f_transpose(1, 2)?.f_contiguous()?, lse.f_squeeze_dim(-1)?))
 }
 
-/// The attention of a query of each of several sequences, q [1, n, h, d], over the sequence's own keys [1, s, kv, d] and
-/// values [1, s, kv, e], each with the bits that it has alone: y [1, n, h, e] and lse [n, h, 1]. Our kernel only. The
-/// operands' own k and v are ignored.
+/// Attention of one query for each of several sequences, q [1, n, h, d], over the sequence's own keys [1, s, kv, d] and
+/// values [1, s, kv, e]: y [1, n, h, e] and lse [n, h, 1]. Each sequence gets the bits that it gets alone. Our kernel
+/// only. The k and v in `operands` are ignored.
 pub fn forward_each(
     path: Path,
     operands: Operands<'_>,
@@ -253,7 +255,7 @@ struct Scored {
     slope: Option<Tensor>,
 }
 
-/// x with dense channels, as the flash kernel wants them.
+/// x with dense channels, as the flash kernel requires.
 fn last_dense(x: &Tensor) -> Result<Tensor, KernelError> {
     let dense = x.stride().last().is_none_or(|stride| *stride == 1);
     Ok(if dense { x.shallow_clone() } else { x.f_contiguous()? })

@@ -1,11 +1,14 @@
 //! The Canon layer: a depthwise causal convolution over time with a residual ("Physics of Language Models",
 //! Part 4.1), forward and backward.
-//! In: n tensors [b, t, c_i], read as one of c = sum c_i channels without joining them, one filter [c, k], optionally a
-//! bias and the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
+//!
 //! `conv(x)[t] = sum_j w[j] x[t - (k-1) + j]`, `y = (x +) act(conv(x) + bias)`
-//! Without residual it is the short convolution of the linear mixers (Gu and Dao 2023).
-//! Must stay true: the caller runs the path that `choose` returned and records it; a given path has the same bits at
-//! any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
+//!
+//! The n inputs [b, t, c_i] are read as one of c = sum c_i channels without joining them, with one filter [c, k], and
+//! optionally a bias and the k-1 inputs before the first. Without residual it is the short convolution of the linear
+//! mixers (Gu and Dao 2023).
+//!
+//! The caller runs the path that `choose` returned and records it. A given path has the same bits at any thread count,
+//! and run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
 
 mod fused;
 pub mod gated;

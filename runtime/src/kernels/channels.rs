@@ -1,6 +1,6 @@
-//! Reductions over the last axis, and copies along it, by libtorch; means over tokens.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: each row is summed by itself, so cutting a
-//! sequence changes nothing.
+//! Reductions over the last axis, copies along it, and means over tokens, by libtorch.
+//!
+//! Each row is reduced by itself, so cutting a sequence changes nothing.
 
 use tch::{Kind, Tensor};
 
@@ -38,7 +38,7 @@ fn tokens(x: &Tensor) -> i64 {
     x.size().iter().take(2).product()
 }
 
-/// Copies along the last axis, which x has with an extent of 1 if `kept`.
+/// Copies along a last axis of `width`. With `kept`, x already has that axis, with an extent of 1.
 pub fn spread(x: &Tensor, width: i64, kept: bool) -> Result<Tensor, KernelError> {
     let one = if kept { x.shallow_clone() } else { x.f_unsqueeze(-1)? };
     let mut size = one.size();

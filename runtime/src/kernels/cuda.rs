@@ -1,7 +1,7 @@
-//! Our CUDA kernels (gpu/README.md): operands as arguments of launches.
-//! In: tensors on a GPU. Out: tensors; the work is queued on libtorch's current stream. Must stay true: which kernels
-//! were compiled for a shape is asked here, by `choose` and by the launch alike; results are new memory, dense; chunks of
-//! sums are cut by the shape alone.
+//! Launches our CUDA kernels (gpu/README.md) on tensors, on libtorch's current stream.
+//!
+//! `choose` and the launch call the same function to find out whether a kernel was compiled for a shape.
+//! Results are dense, in new memory, and chunks of sums depend on the shape alone.
 
 pub(crate) mod canon;
 pub(crate) mod loss;
@@ -57,8 +57,8 @@ pub(crate) fn launcher(device: Device) -> Result<&'static Launcher, KernelError>
     launchers.entry(index).or_insert_with(make).clone()
 }
 
-/// A device that is ready for training: deterministic, with kernels of ours that run on it. It is the one that this
-/// process uses from now on, and the only one on which it gets a context.
+/// Prepares a device for training: makes it deterministic and loads our kernels for it. This process uses only that
+/// device from now on, and creates no context on another.
 pub fn prepare(index: usize) -> Result<(), KernelError> {
     ffi::make_deterministic()?;
     ffi::use_device(index)?;
@@ -92,7 +92,7 @@ pub fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What tells the GPU that this process uses from all others, as `nvidia-smi -L` shows it.
+/// The unique identifier of the GPU that this process uses, as `nvidia-smi -L` shows it.
 pub fn identity() -> Result<String, KernelError> {
     let Some(Some(index)) = USED.get() else {
         return Err(KernelError::new("this process uses no GPU".to_owned()));
@@ -106,7 +106,7 @@ fn name_of(id: [u8; 16]) -> String {
     format!("GPU-{}", parts.map(hex).join("-"))
 }
 
-/// Before memory is measured: gives back what is not in use, and forgets the most so far.
+/// Prepares a measurement of memory: frees cached memory that is not in use, and resets the peak.
 pub fn forget_peak() -> Result<(), KernelError> {
     match USED.get() {
         Some(Some(index)) => ffi::forget(*index),
@@ -114,7 +114,7 @@ pub fn forget_peak() -> Result<(), KernelError> {
     }
 }
 
-/// Bytes that libtorch has reserved on the GPU that this process uses: now, and the most so far.
+/// Bytes that libtorch has reserved on the GPU that this process uses: now, and the peak.
 pub fn reserved() -> Option<(u64, u64)> {
     let Some(Some(index)) = USED.get() else { return None };
     ffi::reserved(*index).ok()
@@ -136,7 +136,7 @@ fn pointer(tensor: &Tensor) -> Result<Pointer, KernelError> {
     Ok(Pointer { address: tensor.data_ptr() as u64, element: element(tensor.kind())? })
 }
 
-/// An operand that this launch does not read.
+/// A null pointer, for an operand that this launch does not read.
 fn nothing(kind: Kind) -> Result<Pointer, KernelError> {
     Ok(Pointer { address: 0, element: element(kind)? })
 }
@@ -169,12 +169,12 @@ struct Rows {
     rows: i64,
     heads: i64,
     width: i64,
-    /// Elements from one token to the next.
+    /// Number of elements from one token to the next.
     row: i64,
 }
 
 impl Rows {
-    /// x itself, if its tokens are equally far apart and each is dense; else a copy.
+    /// x itself, if its tokens have one stride and each is dense; else a copy.
     fn of(x: &Tensor) -> Result<Self, KernelError> {
         let (size, strides) = (x.size(), x.stride());
         // [tokens…], then the axes of a token.
@@ -199,7 +199,7 @@ impl Rows {
     }
 }
 
-/// How far apart the places of these axes are, if they are equally far: `least` if there is only one.
+/// The stride of these axes as a single axis, if they have one; `least` if there is only one element.
 fn spacing(size: &[i64], strides: &[i64], least: i64) -> Option<i64> {
     let mut axes = size.iter().zip(strides).rev().filter(|(count, _)| **count != 1);
     let Some((count, first)) = axes.next() else { return Some(least) };
@@ -213,7 +213,7 @@ fn spacing(size: &[i64], strides: &[i64], least: i64) -> Option<i64> {
     Some(*first)
 }
 
-/// A [b, t, c] operand with dense channels, and how far apart its items and tokens are.
+/// A [b, t, c] operand with dense channels, and the strides of its items and tokens.
 #[derive(Debug)]
 struct Items {
     x: Tensor,
@@ -227,7 +227,7 @@ impl Items {
         let ([b, t, c], [over_b, over_t, over_c]) = (size.as_slice(), strides.as_slice()) else {
             return Err(KernelError::new(format!("[b, t, c] is expected, got {size:?}")));
         };
-        // A single item or token may carry any stride, and the aligned images want a multiple of 16.
+        // A single item or token may carry any stride, and the aligned images need a multiple of 16.
         let row = if *t > 1 { *over_t } else { *c };
         let batch = if *b > 1 { *over_b } else { row * t };
         if (*over_c == 1 || *c == 1) && row >= *c && batch >= row * t {

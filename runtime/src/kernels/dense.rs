@@ -1,7 +1,7 @@
 //! Small matrix products inside one kernel, row-major f32: blocks of a scan's chunk, blocks of attention.
 //!
-//! In: matrices with rows and columns padded to [`PAD`]. Out: C += A B. Must stay true: each element of C is summed
-//! over k in order, for any registers; nothing is allocated here.
+//! Rows and columns are padded to multiples of [`PAD`]. Each element of C is summed over k in order, for any register
+//! width. Nothing is allocated here.
 
 use super::lanes::{load, mul_add, store};
 use super::{Isa, ffi};
@@ -55,8 +55,8 @@ struct Transpose<'a> {
 }
 
 impl ffi::Vectorised for Transpose<'_> {
-    /// By squares, so that a line of the cache is written once: a column at a time, the lines of a wide matrix would
-    /// push one another out of the cache.
+    /// By squares, so that each cache line is written once: a column at a time, the lines of a wide matrix would evict
+    /// one another from the cache.
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Transpose { into, from, width } = self;

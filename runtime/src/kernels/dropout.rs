@@ -1,7 +1,7 @@
-//! Dropout: elements that are 0 by keyed draws, the others multiplied by 1 / (1 − rate).
-//! In: x [b, t, …], a call's draws, the number of the first row's window. Out: y. Must stay true: both forms give equal
-//! bits in f32; an element's draw does not depend on the batch, so neither do its bits; what is dropped is 0 even if x is
-//! not finite.
+//! Dropout of x [b, t, …]: keyed draws decide which elements are 0; the others are multiplied by 1 / (1 − rate).
+//!
+//! The fused and the plain form give equal bits in f32. An element's draw depends on its row's window, not on the
+//! batch, so neither do its bits. A dropped element is 0 even if x is not finite.
 
 use records::dropout::Mask;
 use tch::{Kind, Tensor};
@@ -36,7 +36,7 @@ fn fused(x: &Tensor, mask: Mask, window: i64) -> Result<Tensor, KernelError> {
         |chunk, [y]| {
             let (mut at, mut y) = (chunk * CHUNK, y);
             while !y.is_empty() {
-                // Of one row, since each has its own window.
+                // Within one row, since each has its own window.
                 let count = (row - at % row).min(y.len());
                 let (now, rest) = std::mem::take(&mut y).split_at_mut(count);
                 let window = (window as u64).wrapping_add((at / row) as u64);

@@ -1,11 +1,11 @@
-//! Choices of experts, and projections by the chosen ones.
+//! Selection of experts for each token, and projections by the selected ones.
 //!
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: equal scores are chosen by place; every pair of a
-//! token and an id is computed, whatever the others chose; a gradient sums pairs in (batch, time) order.
+//! On the CPU the pairs of a token and an id are sorted by expert, and each expert makes one product. That needs the
+//! ids as numbers, which on a GPU would mean waiting for it: there, as in the plain form, each expert projects every
+//! token, and results for tokens that did not choose it are dropped.
 //!
-//! On the CPU the pairs are sorted by expert, and each expert makes one product. That needs the ids as numbers, which on
-//! a GPU would wait for it: there, as in the plain form, each expert projects every token, and results that a token
-//! did not choose are left out.
+//! Equal scores are chosen by place. Every pair is computed: experts have no capacity, so a token's result does not
+//! depend on other tokens. A gradient sums pairs in (batch, time) order.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::KernelError;
 use super::linear::{self, Product};
 use super::path::{Path, Reason};
 
-/// How pairs meet their experts' matrices.
+/// How tokens are multiplied by their experts' matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Sorted by expert, one product for each.
@@ -33,7 +33,8 @@ impl fmt::Display for Form {
     }
 }
 
-/// The largest scores + bias of each token, largest first, and their places: [b, t, n] -> 2 × [b, t, count].
+/// The scores of each token with the largest score + bias, largest first, and their ids: [b, t, n] -> 2 × [b, t,
+/// count].
 pub fn top_k(
     scores: &Tensor,
     bias: Option<&Tensor>,
@@ -227,7 +228,7 @@ impl Sorted {
         Ok(flat.f_index_select(0, &tokens)?)
     }
 
-    /// A result of each expert that has pairs, given its first and how many.
+    /// Calls `each` for every expert that has pairs, with its id, its first pair and its number of pairs.
     fn experts(
         &self,
         mut each: impl FnMut(i64, i64, i64) -> Result<Tensor, KernelError>,
@@ -263,7 +264,8 @@ impl Chosen {
         Ok(Self { mask: ids.f_eq(expert)?.f_unsqueeze(-1)? })
     }
 
-    /// The vector of each token, zeros where it has none of its own for the expert: [b, t, c].
+    /// The vector of each token for the expert: [b, t, c]. Zeros where a token has its own vectors but none for this
+    /// expert.
     fn x(&self, x: &Tensor) -> Result<Tensor, KernelError> {
         if x.dim() < self.mask.dim() {
             return Ok(x.shallow_clone());

@@ -1,8 +1,9 @@
-//! The only unsafe code: the C++ shim (native/shim.h), memory of CPU tensors as slices and rows, ATen's thread pool,
-//! and functions compiled for wider registers than the build's target. In: tch tensors and safe closures. Out: safe
-//! calls; their preconditions are checked here at run time. Must stay true: no panic unwinds into C++ and no C++
-//! exception into Rust; two threads never hold the same row mutably; a view is taken, used and dropped inside one
-//! kernel call, which makes no tensor call meanwhile.
+//! The only unsafe code, behind safe calls: the C++ shim (native/shim.h), memory of CPU tensors as slices and rows,
+//! ATen's thread pool, and functions compiled for wider registers than the build's target. Preconditions are checked
+//! here at run time.
+//!
+//! No panic unwinds into C++, and no C++ exception into Rust. Two threads never hold the same row mutably. A view is
+//! taken, used and dropped inside one kernel call, which makes no tensor call meanwhile.
 #![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
 
 mod cuda;
@@ -267,7 +268,7 @@ impl Layout {
         unsafe { self.pointer.add(b * self.strides[0] + t * self.strides[1]) }
     }
 
-    /// Asks for the memory of channel c of row (b, t), which may be outside the tensor, for reading or writing soon.
+    /// Prefetches channel c of row (b, t), which may be outside the tensor, for reading or writing.
     #[inline(always)]
     fn prefetch(&self, b: usize, t: usize, c: usize) {
         let at = self.pointer.wrapping_add(b * self.strides[0] + t * self.strides[1] + c);
@@ -316,7 +317,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Rows that a thread will write later: only for hints.
+/// Rows that a thread will write later, only to prefetch them.
 #[derive(Clone, Copy)]
 pub(crate) struct Ahead<'a>(&'a Layout);
 
@@ -387,7 +388,7 @@ pub(crate) struct BlockMut<'a> {
 }
 
 impl<'a> BlockMut<'a> {
-    /// All rows of the tensor, to ask for the next ones.
+    /// All rows of the tensor, to prefetch the next ones.
     pub(crate) fn ahead(&self) -> Ahead<'a> {
         Ahead(self.layout)
     }
@@ -399,7 +400,7 @@ impl<'a> BlockMut<'a> {
             if first + i >= self.block.times.end {
                 return &mut [][..];
             }
-            // SAFETY: inside the tensor; this block is handed out once, its rows are in no other block and do not
+            // SAFETY: inside the tensor; only one task gets this block, its rows are in no other block and do not
             // overlap, and `&mut self` excludes other borrows of them.
             unsafe {
                 std::slice::from_raw_parts_mut(
@@ -477,7 +478,7 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
             let first = index * chunk;
             let count = len.saturating_sub(first).min(*chunk);
             // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece is inside the slice;
-            // pieces of other indices do not overlap it, and `index` is run once only: a cursor gives it out once.
+            // pieces of other indices do not overlap it, and `index` is run once only: the cursor returns it once.
             unsafe { std::slice::from_raw_parts_mut(pointer.get().add(first), count) }
         });
         body(index, pieces);
@@ -522,8 +523,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// The sum of 16 floats, added pairwise: neighbours at distance 8, 4, 2, 1. With instructions that every x86-64 has, since
-/// the compiler adds an array of constant length one by one.
+/// The sum of 16 floats, added pairwise: neighbours at distance 8, 4, 2, 1. With instructions that every x86-64 has,
+/// since the compiler adds an array of constant length one by one.
 #[inline(always)]
 pub(crate) fn total(sums: &[f32; 16]) -> f32 {
     #[cfg(target_arch = "x86_64")]
@@ -551,10 +552,10 @@ pub(crate) fn total(sums: &[f32; 16]) -> f32 {
     }
 }
 
-/// Bytes of a line of the caches.
+/// Size of a cache line in bytes.
 pub(crate) const LINE: usize = 64;
 
-/// Asks for the memory of an element, which may lie behind the slice's end, up to the second-level cache.
+/// Prefetches an element, which may be past the slice's end, into the second-level cache.
 #[inline(always)]
 pub(crate) fn ask_for<T>(slice: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -567,7 +568,7 @@ pub(crate) fn ask_for<T>(slice: &[T], at: usize) {
     let _ = (slice, at);
 }
 
-/// Asks for the lines of `count` elements from `first` on.
+/// Prefetches the cache lines of `count` elements from `first` on.
 #[inline(always)]
 pub(crate) fn ask_for_lines<T>(slice: &[T], first: usize, count: usize) {
     for at in (0..count).step_by(LINE / size_of::<T>()) {

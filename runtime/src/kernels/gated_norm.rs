@@ -1,10 +1,14 @@
-//! An RMS norm with a silu gate: before it (Mamba2: Dao and Gu 2024) or after it (gated linear attention
-//! and Gated DeltaNet: Yang et al. 2023, 2024), statistics in f32.
-//! In: x […, c], gate […, c], weight \[c\]. Out: y and rstd […]; or the gradients.
-//!     before: u = x ⊙ silu(gate), y = weight ⊙ u · rstd     after: y = weight ⊙ x · rstd ⊙ silu(gate)
-//! Must stay true: the reference applies the norm and the gate one after the other; the fused path keeps nothing
-//! between them, gives the same bits at any thread count and register width, and sums the weight's gradient by chunks
-//! of ROWS in order.
+//! An RMS norm with a SiLU gate, before the norm (Mamba2: Dao and Gu 2024) or after it (gated linear attention and
+//! Gated DeltaNet: Yang et al. 2023, 2024). Statistics are in f32.
+//!
+//! ```text
+//! x […, c], gate […, c], weight [c] -> y […, c], rstd […]
+//! before: u = x ⊙ silu(gate), y = weight ⊙ u · rstd
+//! after:  y = weight ⊙ x · rstd ⊙ silu(gate)
+//! ```
+//!
+//! The reference applies the norm and the gate one after the other; the fused path stores nothing between them. Its
+//! bits do not depend on threads or register width: the weight's gradient is summed by chunks of ROWS, in order.
 
 use compiler::plan::Gate;
 use tch::{Kind, Tensor};

@@ -1,8 +1,8 @@
-//! The head's projection and cross-entropy, by chunks of tokens.
-//! In: x [b, t, i], weight [v, i], targets [b, t]. Out: losses and likeliest tokens; or the loss and the gradients of
-//! x, weight and bias. Must stay true: at most `rows` × v logits exist at once; chunks are in (batch, time) order and
-//! their sums are added in that order; one chunk gives the same bits as the separate kernels, which are the reference.
-//! The caller chooses the products.
+//! The head's projection and cross-entropy, by chunks of tokens: x [b, t, i], weight [v, i] and targets [b, t] to
+//! losses and likeliest tokens, or to the loss and the gradients of x, weight and bias.
+//!
+//! At most `rows` × v logits exist at once. Chunks are in (batch, time) order, and their sums are added in that order.
+//! One chunk has the same bits as the separate kernels, which are the reference.
 
 use tch::{Kind, Tensor};
 

@@ -1,6 +1,10 @@
-//! L2 norm over the last axis, of queries and keys of the delta rule (Yang et al. 2024), statistics in f32.
-//! In: x […, c]. Out: y = x · rnorm and rnorm […] = 1/sqrt(Σ x² + eps); or dx.
-//! Must stay true: rows are independent, so neither threads nor register width change a bit.
+//! L2 norm over the last axis, for queries and keys of the delta rule (Yang et al. 2024). Statistics are in f32.
+//!
+//! ```text
+//! x […, c] -> y = x · rnorm, rnorm […] = 1/sqrt(Σ x² + eps)
+//! ```
+//!
+//! Rows are independent, so the bits do not depend on threads or register width.
 
 use tch::{Kind, Tensor};
 

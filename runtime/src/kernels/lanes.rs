@@ -1,5 +1,6 @@
-//! Arithmetic on a register's worth of f32, as arrays in and out, for the loops of the fused kernels. Must stay true:
-//! every function is `#[inline(always)]`, so it is compiled for its caller's instruction set; a lane's result does not
+//! SIMD arithmetic for the loops of the fused kernels, on arrays that hold a register's worth of f32.
+//!
+//! Every function is `#[inline(always)]`, so it is compiled for its caller's instruction set. A lane's result does not
 //! depend on the number of lanes.
 
 use super::ffi;

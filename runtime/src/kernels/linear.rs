@@ -1,6 +1,7 @@
-//! Tables and projections, by our matrix products or libtorch's; sums over tokens, by ours.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient sums in (batch, time) order; our
-//! products and the sum over tokens have the same bits at any thread count.
+//! Embeddings and linear projections with their gradients, by our matrix products or libtorch's, and sums over tokens.
+//!
+//! Gradients are summed in (batch, time) order. Our products and the sum over tokens have the same bits at any number
+//! of threads.
 
 mod few;
 #[cfg(test)]
@@ -34,8 +35,8 @@ const FEW_ROWS: usize = 64;
 pub enum Product {
     /// libtorch's, on any device and dtype; the reference of the others.
     Library,
-    /// For up to this many rows a kernel whose result is f32, and in which each row has the bits that it has alone; else
-    /// libtorch's.
+    /// For up to this many rows a kernel whose result is f32, and in which each row has the bits that it has alone;
+    /// else libtorch's.
     FewRows(Isa, usize),
     /// That kernel for any number of rows.
     ByRow(Isa),
@@ -49,9 +50,9 @@ impl Product {
         Self::by(path::choose(kind, device))
     }
 
-    /// The product of a kernel with this path, for f32. libtorch's is faster without fused multiply-adds, and on Intel's
-    /// CPUs, for which its BLAS is made (docs/performance.md). Where the BLAS is limited to AVX2, so that CPUs of all
-    /// vendors agree, ours is used on all of them.
+    /// The product of a kernel with this path, for f32. libtorch's is faster without fused multiply-adds, and on
+    /// Intel's CPUs, for which its BLAS is made (docs/performance.md). Where the BLAS is limited to AVX2, so that CPUs
+    /// of all vendors agree, ours is used on all of them.
     pub fn by(path: Path) -> Self {
         match path {
             Path::Fused(isa) if matmul::has_tiles(isa) && !blas_is_faster() => Self::Tiles(isa),
@@ -59,8 +60,8 @@ impl Product {
         }
     }
 
-    /// The fastest where most calls have the rows of one token. `bf16`: of operands. Of those libtorch has faster
-    /// products on some CPUs, beyond what one reading of the weight serves.
+    /// The fastest where most calls have the rows of one token. For operands in `bf16`, libtorch's products are faster
+    /// on some CPUs, so ours takes only the rows that one read of the weight serves.
     pub fn choose_few(kind: Kind, device: Device, bf16: bool) -> Self {
         match path::choose(kind, device) {
             Path::Fused(isa) => Self::FewRows(isa, if bf16 { few::ROWS } else { FEW_ROWS }),
@@ -69,7 +70,7 @@ impl Product {
     }
 }
 
-/// Whether this process's matrix products in f32 are the BLAS's. `MKL_CBWR` is what `platform.blas` sets.
+/// Whether this process's matrix products in f32 are the BLAS's. `platform.blas` sets `MKL_CBWR`.
 pub(crate) fn blas_is_faster() -> bool {
     static CHOSEN: OnceLock<bool> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -113,8 +114,8 @@ pub fn linear(
 }
 
 /// libtorch's product. Where a few outputs are no whole block of its BLAS, those beyond the last block are summed in
-/// another order on some CPUs, so that equal rows of a router's weight would give unequal scores, and `top_k` would break
-/// ties by rounding instead of by index. Zeros fill the block.
+/// another order on some CPUs, so that equal rows of a router's weight would give unequal scores, and `top_k` would
+/// break ties by rounding instead of by index. Zeros fill the block.
 fn by_library(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, KernelError> {
     const BLOCK: i64 = 4;
     const FEW: i64 = 16;

@@ -1,7 +1,9 @@
-//! Cross-entropy over the vocabulary, its squared terms, and the likeliest token.
-//! In: logits [b, t, v], targets [b, t] i64 (`IGNORED` does not count). Out: nll and lse [b, t], the summed loss and
-//! count; or dlogits. Must stay true: loss is Σ nll + a nll² + z lse² over counted targets, in f64 and in token order;
-//! a target outside the vocabulary is an error, never a read elsewhere.
+//! Cross-entropy over the vocabulary, its squared terms, and the likeliest token: logits [b, t, v] and targets [b, t]
+//! i64 (`IGNORED` does not count) to nll and lse [b, t], the summed loss and the count, or to the gradient of the
+//! logits.
+//!
+//! The loss is Σ nll + a nll² + z lse² over counted targets, summed in f64 in token order. A target outside the
+//! vocabulary is an error and never read out of bounds.
 
 use compiler::plan::IGNORED;
 use tch::{Device, Kind, Tensor};

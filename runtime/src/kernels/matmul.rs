@@ -1,8 +1,8 @@
-//! Products of f32 matrices on the CPU, of any sizes and strides, by tiles of C in registers.
+//! Products of f32 matrices on the CPU, of any sizes and strides: A [m, k] and B [k, n] to C [m, n], by tiles of C in
+//! registers.
 //!
-//! In: A [m, k] and B [k, n], views as well. Out: C [m, n]. Must stay true: each element of C is one chain of fused
-//! multiply-adds over each [`DEPTH`] of k, and these sums are added in order; so the bits depend on neither threads nor
-//! registers, nor on the number of rows.
+//! Each element of C is one chain of fused multiply-adds over each [`DEPTH`] of k, and these sums are added in order.
+//! So the bits depend on neither threads nor registers, nor on the number of rows.
 
 #[cfg(test)]
 mod tests;

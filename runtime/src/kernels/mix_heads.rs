@@ -1,6 +1,7 @@
-//! Sums of heads with weights, and their gradients, by libtorch.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: each product is rounded, then added in the order of
-//! the heads, so no bit depends on the number of threads or on how a sequence is cut.
+//! Weighted sums of heads, and their gradients, by libtorch.
+//!
+//! Each product is rounded, then added in the order of the heads, so the bits depend neither on threads nor on how a
+//! sequence is cut.
 
 use compiler::plan::Mixed;
 use tch::Tensor;

@@ -1,7 +1,9 @@
-//! Muon (Jordan 2024): the update of a matrix, orthogonalised by Newton and Schulz's iteration (docs/numerics.md).
-//! In: a parameter, its gradient and momentum, [rows, columns] or several matrices of that shape; f32 on the CPU, any dtype
-//! and device otherwise. Out: changed in place. Must stay true: sums of squares run in f64 by chunks in order, and products
-//! are those of projections, so threads change no bit; everything is in the parameter's dtype.
+//! Muon (Jordan 2024): updates a matrix by its momentum, orthogonalised with the Newton-Schulz iteration
+//! (docs/numerics.md). A parameter is [rows, columns], or several matrices of that shape; parameter and momentum change
+//! in place.
+//!
+//! Everything is in the parameter's dtype, except sums of squares, which run in f64 by chunks, in order. Products are
+//! those of projections. So threads change no bit of f32 on the CPU.
 
 use compiler::plan::MuonScale;
 use tch::{Kind, Tensor};

@@ -1,6 +1,6 @@
-//! The rows of hashed n-grams, by libtorch: the hash in `compiler/src/op/ngram.rs`.
-//! In: token ids, those before them. Out: rows, whether each n-gram is whole, the next past. Must stay true: integers
-//! only, so every device gives the same rows.
+//! Table rows for hashed n-grams, by libtorch, with the hash of `compiler/src/op/ngram.rs`.
+//!
+//! Only integers are used, so every device computes the same rows.
 
 use tch::{Kind, Tensor};
 

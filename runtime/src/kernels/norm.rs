@@ -1,8 +1,11 @@
-//! RMS norm over the last axis (Zhang and Sennrich 2019), statistics in f32.
-//! In: x […, c], weight \[c\]. Out: y and the values that its gradient needs; or the gradients.
-//!     y = weight ⊙ x · rstd, rstd = 1/sqrt(mean x² + eps)
-//! Must stay true: the fused path gives the same bits at any thread count and register width; the weight's
-//! gradient sums rows by chunks of ROWS in order.
+//! RMS norm over the last axis (Zhang and Sennrich 2019). Statistics are in f32.
+//!
+//! ```text
+//! x […, c], weight [c] -> y = weight ⊙ x · rstd, rstd […] = 1/sqrt(mean x² + eps)
+//! ```
+//!
+//! The bits of the fused path do not depend on threads or register width: the weight's gradient is summed by chunks of
+//! ROWS, in order.
 
 use tch::{Kind, Tensor};
 

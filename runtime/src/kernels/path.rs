@@ -1,6 +1,6 @@
-//! The implementation of a kernel: chosen before it runs, and recorded.
-//! In: nothing. Out: [`Path`] for the project's own kernels, and the reason for a slower one.
-//! Must stay true: a path names one implementation, which determines every bit of the result.
+//! Which implementation of a kernel runs: chosen before it runs, and recorded.
+//!
+//! A path names one implementation, which determines every bit of the result.
 
 use std::fmt;
 

@@ -1,8 +1,9 @@
-//! Rotary positions (Su et al. 2021): pair i of a head turns by (position + t) · theta^(−2i/dims), or by a frequency
-//! that is changed for longer sequences, and is then multiplied by a factor.
-//! In: x [b, t, h, d], a table. Out: y [b, t, h, d], new memory; channels from `dims` on are copied.
-//! Must stay true: the angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor
-//! on how a sequence was cut; the reverse rotation uses the negative angle.
+//! Rotary position embedding (Su et al. 2021) of x [b, t, h, d]: pair i of a head turns by (position + t) ·
+//! theta^(−2i/dims), or by a frequency that is changed for longer sequences, and is then multiplied by a factor.
+//! Channels from `dims` on are copied.
+//!
+//! Angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor on how a sequence
+//! was cut. The reverse rotation uses the negative angle.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

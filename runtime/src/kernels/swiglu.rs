@@ -1,6 +1,6 @@
-//! The gated unit of an MLP, silu(gate) ⊙ up (Shazeer 2020).
-//! In: gate and up of one shape. Out: y; or both gradients. Must stay true: elementwise, so neither threads nor
-//! register width change a bit.
+//! The gated unit of an MLP, silu(gate) ⊙ up (Shazeer 2020), and its gradients.
+//!
+//! It is elementwise, so the bits do not depend on threads or register width.
 
 use tch::{Kind, Tensor};
 

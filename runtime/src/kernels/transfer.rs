@@ -1,7 +1,7 @@
-//! What crosses between the CPU and a device during training: batches in, a few numbers out.
-//! In: token ids; numbers that a device has computed. Out: tensors on the device; the numbers, when they have arrived.
-//! Must stay true: neither waits for work that is queued behind it; a step reads once, which a counter shows on any
-//! device; bits are those of a plain copy.
+//! Copies between the CPU and a device during training: batches in, a few numbers out.
+//!
+//! Neither direction waits for work that is queued after it. A training step reads back once; counters show that on any
+//! device, so the CPU's tests check it too.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ thread_local! {
     static WAITS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The number of times that this thread has asked a device for numbers during training.
+/// How often this thread has read numbers back from a device during training.
 pub fn readbacks() -> u64 {
     READBACKS.get()
 }
@@ -31,7 +31,7 @@ pub fn wait_for(device: Device) -> Result<(), KernelError> {
     }
 }
 
-/// The number of times that this thread has waited for a device.
+/// How often this thread has waited for a device.
 pub fn waits() -> u64 {
     WAITS.get()
 }
@@ -98,7 +98,7 @@ pub fn upload(ids: &[i64], shape: &[i64], device: Device) -> Result<Tensor, Kern
     }
 }
 
-/// A number that the caller of a plan gave, never one that a step has computed: those are on the device, and reading one
+/// A number from the caller of a plan, never one that a step has computed: those are on the device, and reading one
 /// would wait for it.
 pub(crate) fn given(number: &Tensor) -> Result<f64, KernelError> {
     on_cpu(number)?;

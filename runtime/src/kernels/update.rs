@@ -1,7 +1,8 @@
-//! The end of a step: sums of gradients, their norm, clipping, AdamW (Loshchilov and Hutter 2019, algorithm 2;
-//! docs/numerics.md). In: gradients, parameters and moments. Out: changed in place, or [] f64 numbers.
-//! Must stay true: sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor; AdamW is elementwise;
-//! so threads change no bit.
+//! The end of a step: sums of gradients, their norm, clipping, and AdamW (Loshchilov and Hutter 2019, algorithm 2;
+//! docs/numerics.md).
+//!
+//! Sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor, and AdamW is elementwise; so threads
+//! change no bit.
 
 use tch::{Device, Kind, Tensor};
 

@@ -1,6 +1,4 @@
-//! What rank 0 tells the other ranks to do next.
-//!
-//! In: rank 0's command. Out: the same command on every rank. Must stay true: one broadcast of four numbers for each.
+//! The commands that rank 0 sends to the other ranks, each one broadcast of four numbers.
 
 use tch::Tensor;
 
@@ -13,13 +11,13 @@ use records::checkpoint::{PARTS, Part};
 pub(crate) enum Command {
     /// Take over a tensor of a checkpoint, which rank 0 sends.
     Take(Part, usize),
-    /// The state is that after so many updates.
+    /// The state is that after this many updates.
     Resume(u64),
-    /// Compute the update after so many.
+    /// Compute the update after this many.
     Step(u64),
     /// Send a tensor of the state to rank 0.
     Send(Part, usize),
-    /// Write this rank's part of the checkpoint after so many updates.
+    /// Write this rank's part of the checkpoint after this many updates.
     Save(u64),
     /// Evaluate the state.
     Evaluate,
@@ -75,7 +73,7 @@ impl Command {
         })
     }
 
-    /// Tells the other ranks; for rank 0.
+    /// Broadcasts the command to the other ranks; for rank 0.
     pub(crate) fn give(self, ranks: &dyn Collectives) -> Result<(), ExecuteError> {
         let mut numbers = Tensor::f_from_slice(&self.numbers())?;
         ranks.broadcast(&mut numbers)

@@ -1,8 +1,7 @@
-//! The exchanges of a training step.
+//! The exchanges between ranks in a training step.
 //!
-//! In: what one rank computed. Out: what it owns of the sum, or what all own. Must stay true: the exchanges and their
-//! sizes are those of the schedule; a message holds a unit's parameters one after another, each flattened, so that a
-//! rank's part is one piece of it.
+//! The exchanges and their sizes are those of the schedule. A message holds a unit's parameters one after another, each
+//! flattened, so that a rank's part is one piece of it.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -41,7 +40,7 @@ pub(crate) struct Announced {
     pub(crate) failed: Option<(u64, String)>,
 }
 
-/// What a rank tells of its micro-batch of a round.
+/// What a rank reports about its micro-batch of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Computed {
     /// The sum of its losses.
@@ -59,7 +58,7 @@ const DIGESTS: usize = DIGEST as usize;
 /// Bytes of a rank's reason for failing.
 const REASON: usize = 512;
 
-/// The rank that a rank checks, of so many.
+/// The rank that `rank` checks, among this many.
 pub(crate) fn checked_by(rank: u64, ranks: u64) -> u64 {
     (rank + 1) % ranks.max(1)
 }
@@ -126,7 +125,7 @@ impl Team {
         self.shards().length(param, rank) as i64
     }
 
-    /// Begins to tell all ranks about this rank's micro-batches of a step, with `rows` windows each.
+    /// Begins to announce this rank's micro-batches of a step to all ranks, with `rows` windows each.
     pub(crate) fn begin_telling(
         &self,
         own: Result<&[Batch], &RunError>,
@@ -150,7 +149,7 @@ impl Team {
         self.ranks.begin_all_gather(room, Tensor::f_from_slice(&message)?)
     }
 
-    /// What all ranks told of a step with `count` micro-batches. `failed` is why this rank has no data, if it has none.
+    /// What all ranks announced for a step with `count` micro-batches. `failed` is why this rank has no data, if so.
     pub(crate) fn told(
         &self,
         telling: UnderWay,
@@ -213,8 +212,8 @@ impl Team {
         self.ranks.settle()
     }
 
-    /// Begins to send each rank what it owns of this rank's gradients of a unit. A rank without a micro-batch in the last
-    /// round gives `None`.
+    /// Begins to send each rank what it owns of this rank's gradients of a unit. A rank without a micro-batch in the
+    /// last round passes `None`.
     pub(crate) fn begin_scatter(
         &self,
         own: Option<Vec<Tensor>>,
@@ -276,8 +275,8 @@ impl Team {
         self.ranks.begin_all_to_all(output, input, &received, &sent)
     }
 
-    /// Begins to send this rank's gradients of a unit inside its machine, each element to the local rank that its owner has
-    /// on its own machine.
+    /// Begins to send this rank's gradients of a unit inside its machine, each element to the local rank that its owner
+    /// has on its own machine.
     pub(crate) fn begin_scatter_inside(
         &self,
         own: Option<Vec<Tensor>>,
@@ -365,7 +364,7 @@ impl Team {
         }
     }
 
-    /// What all ranks tell of their micro-batches of a round.
+    /// What all ranks report about their micro-batches of a round.
     pub(crate) fn losses(&self, own: Computed) -> Result<Vec<Computed>, ExecuteError> {
         let Computed { loss, counted, took, stop } = own;
         let took = took.as_secs_f64().to_bits() as i64;
@@ -385,7 +384,7 @@ impl Team {
             .collect()
     }
 
-    /// What all ranks tell of their micro-batches' auxiliary losses of a round. A step without any does not ask.
+    /// The auxiliary losses of all ranks' micro-batches of a round. A step without any exchanges nothing.
     pub(crate) fn terms(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, ExecuteError> {
         let own: Vec<i64> = own.iter().map(|term| term.to_bits() as i64).collect();
         let all = self.gather_numbers(&own)?;
@@ -393,7 +392,7 @@ impl Team {
         Ok(all.chunks_exact(own.len().max(1)).map(of).collect())
     }
 
-    /// Whole tensors, flattened, of these parameters of a unit, of which every rank gives what it owns.
+    /// Gathers these parameters of a unit whole, flattened. Every rank sends what it owns.
     pub(crate) fn gather(
         &self,
         params: &[usize],
@@ -403,8 +402,8 @@ impl Team {
         self.gathered(params, &self.wait(self.begin_gather(params, parts, kind)?)?)
     }
 
-    /// Begins to exchange these parameters of a unit, of which every rank gives what it owns, in this dtype. A part that
-    /// is the whole message is not copied, so it must not change before it has arrived.
+    /// Begins to gather these parameters of a unit in this dtype. Every rank sends what it owns. A part that is the
+    /// whole message is not copied, so it must not change before it has arrived.
     pub(crate) fn begin_gather(
         &self,
         params: &[usize],
@@ -436,7 +435,7 @@ impl Team {
         (0..self.ranks.size()).map(of).max().unwrap_or(0)
     }
 
-    /// Whole tensors, flattened, of these parameters of a unit, of which the parts of all ranks have `arrived`. They are
+    /// Whole tensors, flattened, of these parameters of a unit, once the parts of all ranks have `arrived`. They are
     /// views of what arrived if each is in one piece there, else copies.
     pub(crate) fn gathered(
         &self,
@@ -456,7 +455,7 @@ impl Team {
                 at += length;
             }
         }
-        // A copy beside views would hold everything twice.
+        // Copying some and viewing others would hold everything twice.
         if let Some(whole) =
             pieces.iter().map(|pieces| adjacent(pieces)).collect::<Option<Vec<_>>>()
         {
@@ -522,7 +521,7 @@ impl Team {
         Ok(flat.f_narrow(0, part.start as i64, (part.end - part.start) as i64)?)
     }
 
-    /// The sums of squares of each parameter's blocks, in order, of which each rank gives those it owns.
+    /// Gathers the sums of squares of each parameter's blocks, in order. Each rank sends those of the blocks it owns.
     pub(crate) fn gather_blocks(&self, own: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, ExecuteError> {
         let most = (0..self.ranks.size())
             .map(|rank| (0..own.len()).map(|param| self.blocks(param, rank)).sum::<usize>())
@@ -547,7 +546,7 @@ impl Team {
         self.shards().length(param, rank).div_ceil(BLOCK) as usize
     }
 
-    /// Gives rank 0 the numbers of each rank, of which each may have another count.
+    /// Sends the numbers of each rank to rank 0; their counts may differ.
     pub(crate) fn lists_to_first(&self, own: &[i64], stop: bool) -> Result<Lists, ExecuteError> {
         let told = self.gather_numbers(&[own.len() as i64, i64::from(stop)])?;
         let (pairs, _) = told.as_chunks::<2>();
@@ -627,12 +626,12 @@ mod tests {
 
     const BLOCK: i64 = scale::shard::BLOCK as i64;
 
-    /// Ranks that exchange parameters of so many elements, which are one unit if `layer` is.
+    /// Ranks that exchange parameters of these sizes, which are one unit if `layer` is.
     fn team(ranks: Simulated, layer: Option<u64>, sizes: &[i64]) -> Team {
         let params: Vec<_> = sizes.iter().map(|size| (layer, *size as u64)).collect();
         let ranks = Rc::new(ranks);
         let shards = Shards::of(&params, ranks.size());
-        // The schedule wants a plan; its exchanges are not asked for.
+        // The schedule needs a plan, but its exchanges are not used.
         let graph = models::graph(Family::Llama, Size::Small).unwrap();
         let micro = plans::train(&graph, &models::options(Precision::F32, Processor::Cpu)).micro;
         let counts = Counts { micro_batches: ranks.size(), in_sequence: 1, rows: 1 };

@@ -1,7 +1,7 @@
-//! Ranks as processes, over Gloo.
+//! Ranks as processes that are connected by Gloo.
 //!
-//! In: this process's place among the others. Out: [`Collectives`]. Must stay true: an error of the
-//! network is reported as an error of a rank: the one that stored why it failed, or the one that no longer responds.
+//! A network error is reported as the error of a rank: the one that stored why it failed, or the one that no longer
+//! responds.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -86,13 +86,13 @@ impl Arrived {
         Ok(Arrived { gloo, timeout })
     }
 
-    /// Tells the others why this rank cannot take part, and gives them time to hear it.
+    /// Tells the others why this rank cannot take part, and leaves them time to read it.
     pub fn give_up(&self, why: &str) {
         self.gloo.fail(why);
         self.linger();
     }
 
-    /// The host of the store leaves last, as nobody could say why after that.
+    /// The process that hosts the store leaves last, since nobody can store or read a reason after that.
     fn linger(&self) {
         let Launch { rank, size, serves, .. } = self.gloo.launch;
         let until = Instant::now() + ROLL_CALL;
@@ -103,8 +103,8 @@ impl Arrived {
         }
     }
 
-    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `gpu` is what tells this
-    /// rank's GPU from all others, and `nccl` the library for exchanges between GPUs.
+    /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `gpu` identifies
+    /// this rank's GPU among all others, and `nccl` is the library for exchanges between GPUs.
     pub fn join(
         self,
         same: &str,
@@ -152,8 +152,9 @@ impl Gloo {
         })
     }
 
-    /// Refuses ranks that were started with something else, that share a GPU, or that do not come in time. Rank 0 compares
-    /// all with itself, and the others wait for its word, so that the store answers a few questions for each rank.
+    /// Refuses ranks that were started with something else, that share a GPU, or that do not come in time. Rank 0
+    /// compares all with itself, and the others wait for its verdict, so that the store serves few requests for each
+    /// rank.
     fn agree(&self, same: &str, gpu: Option<&str>, timeout: Duration) -> Result<(), RunError> {
         let Launch { rank, size, .. } = self.launch;
         let lost = |error: KernelError| RunError::from(self.lost(&error));
@@ -248,7 +249,7 @@ impl Gloo {
         ))
     }
 
-    /// Tells the other ranks why this one ends, unless another rank is why: each finds that one by itself.
+    /// Tells the other ranks why this one ends, unless another rank is the cause: each finds that one by itself.
     pub fn fail(&self, why: &str) {
         if self.lost.get() {
             return;

@@ -1,7 +1,6 @@
-//! Which rank this process is, as its launcher's environment says.
+//! Reads which rank this process is from the environment variables of `torchrun`, `srun` or `canonc run --ranks`.
 //!
-//! In: environment variables of `torchrun`, `srun` or `canonc run --ranks`. Out: a [`Launch`]. Must stay true: variables
-//! that are missing or contradict one another are refused by name, so that nobody trains on one process by mistake.
+//! Missing or contradictory variables are refused by name, so that nobody trains on one process by mistake.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 
@@ -53,7 +52,7 @@ impl Launch {
                 )));
             }
             (None, None | Some(1)) => return Ok(None),
-            // So it is in the script of a job, which no `srun` started.
+            // A batch script has a rank but no size, since no `srun` started it.
             (Some(_), None) if said_by == SLURM => return Ok(None),
             (None, Some(size)) => return Err(without(said_by[1], size, said_by[0])),
             (Some(rank), None) => return Err(without(said_by[0], rank, said_by[1])),
@@ -104,7 +103,7 @@ impl Launch {
         }))
     }
 
-    /// The address by which the other ranks reach this machine; `None` if libtorch shall ask for the host name's.
+    /// The address by which the other ranks reach this machine; `None` lets libtorch resolve the host name.
     pub(super) fn address(&self) -> Option<String> {
         if self.local == self.size {
             // The host name may have no address.

@@ -1,8 +1,7 @@
 //! Ranks as threads of one process: any number of them on any machine, to test what many processes do.
 //!
-//! In: a number of ranks, what each does, and what goes wrong. Out: their results. Must stay true: an exchange ends only
-//! when all ranks have begun it, or one of them is gone; calls that differ in kind or size are an error of the rank that
-//! differs, as they would hang a network.
+//! An exchange ends only when all ranks have begun it, or one of them is gone. Calls that differ in kind or size would
+//! hang a network; here they are an error of the rank that differs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use tch::{Kind, Tensor};
 use super::{Collectives, Exchange, Received, UnderWay};
 use crate::error::ExecuteError;
 
-/// What one rank gives to the exchange with this number.
+/// What one rank contributes to the exchange with this number.
 #[derive(Debug)]
 struct Given {
     what: String,
@@ -136,7 +135,7 @@ impl Simulated {
         self.calls.borrow_mut().push((call, tensor.kind()));
     }
 
-    /// Gives this rank's part of the next exchange. Returns the exchange's number.
+    /// Contributes this rank's part of the next exchange. Returns the exchange's number.
     fn give(&self, what: &str, tensor: Tensor, counts: &[i64]) -> Result<u64, ExecuteError> {
         let number = self.exchanges.replace(self.exchanges.get() + 1);
         let Trouble { delays, dies, cuts, fills } = self.trouble;
@@ -171,7 +170,7 @@ impl Simulated {
         Ok(number)
     }
 
-    /// What every rank gave to an exchange, once all did.
+    /// What every rank contributed to an exchange, once all have.
     fn read<T>(
         &self,
         number: u64,

@@ -1,6 +1,6 @@
 //! The models that checks run: one of each family, small, of 100 million and of 1.3 billion parameters.
-//! In: a family and a size. Out: its graph. Must stay true: widths of heads and states are ones that CUDA kernels were
-//! compiled for.
+//!
+//! Heads and states have widths that CUDA kernels are compiled for.
 
 use compiler::graph::Graph;
 use compiler::plan::{
@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// The slots that hold Canon layers in the words of `cli/torch/bench/peers/step.py`; `None` if that has no such model.
+    /// The slots that hold Canon layers, as `cli/torch/bench/peers/step.py` names them; `None` if it has no such model.
     pub fn peer_slots(self) -> Option<&'static str> {
         match self {
             Family::Llama => Some(""),
@@ -80,7 +80,7 @@ pub fn mamba2_state(size: Size) -> i64 {
     if size == Size::Small { 64 } else { 128 }
 }
 
-/// The sizes of a model, in the words of its text.
+/// The sizes of a model, as its text names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub vocab: i64,
@@ -205,7 +205,7 @@ pub fn options(precision: Precision, processor: Processor) -> TrainOptions {
     }
 }
 
-/// The graph of a model; the error is a text for people.
+/// The graph of a model; the error is a message.
 pub fn graph(family: Family, size: Size) -> Result<Graph, String> {
     let program = Program::new([("model.canon".to_owned(), text(family, size))], Std::Embedded);
     let (compiled, found) = program.compile("model.canon", "model");

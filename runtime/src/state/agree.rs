@@ -1,8 +1,7 @@
-//! Ranks check each other: each repeats a micro-batch of the next one.
+//! Ranks check each other: each repeats the first micro-batch of the next rank and compares its gradients.
 //!
-//! In: the gradients of a rank's own first micro-batch, and of the next rank's. Out: which ranks do not compute the same,
-//! and of which parameter. Must stay true: every rank finds the same; only digests are sent, 8 bytes for each gradient;
-//! they are computed where the gradients are, and leave the device in one copy.
+//! Every rank reaches the same result. Only digests are sent, 8 bytes for each gradient; they are computed where the
+//! gradients are, and leave the device in one copy.
 
 use tch::{Device, Kind, Tensor};
 
@@ -68,7 +67,7 @@ impl Check {
         Ok(())
     }
 
-    /// Compares the digests of all ranks. Returns what differs, in words.
+    /// Compares the digests of all ranks. Returns a sentence about what differs; `None` if nothing does.
     pub(super) fn agree(
         self,
         team: &Team,
@@ -120,8 +119,9 @@ const PIECE: i64 = 1 << 20;
 
 /// Σ weight(i) · bits(gradient[i]) modulo 2⁶⁴, [] i64 on the gradient's device, with weight(i) = 1 + 2 i (2 A i + B).
 ///
-/// Sums of integers do not depend on their order. Weights are odd, so no change of one element cancels; and weights of two
-/// elements, up to the 2³²th, differ modulo 2³³, so no exchange of two elements does, whose bits differ below the 32nd.
+/// Sums of integers do not depend on their order. Weights are odd, so no change of one element cancels; and weights of
+/// two elements, up to the 2³²th, differ modulo 2³³, so no exchange of two elements does, whose bits differ below the
+/// 32nd.
 fn digest(gradient: &Tensor) -> Result<Tensor, ExecuteError> {
     const A: i64 = 0x1f83_d9ab_fb41_bd6b;
     const B: i64 = 0x5be0_cd19_137e_2179;

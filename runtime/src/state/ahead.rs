@@ -1,8 +1,7 @@
-//! Reads the windows of the next step while this one is computed, and tells the other ranks of them.
+//! Reads the windows of the next step while this one is computed.
 //!
-//! In: which micro-batches of each step this process computes, and which one it checks. Out: their windows, in order. Must stay true: only those
-//! are read, on a thread of their own; the windows of a step are those that [`Job::batch`] gives; an error of reading is
-//! the error of the step that needs those windows; one step is read ahead, no more.
+//! A thread reads only the micro-batches that this process computes or checks, one step ahead and no more. An error of
+//! reading is reported by the step that needs those windows.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -24,13 +23,13 @@ pub(crate) struct Ahead {
     answers: Receiver<Answer>,
     /// The step that is being read.
     asked: Option<u64>,
-    /// The windows of the next step, once this rank has begun to tell of them.
+    /// The windows of the next step, once this rank has begun to announce them.
     told: Option<Told>,
-    /// The run has so many steps.
+    /// Number of steps of the run.
     last: u64,
 }
 
-/// This rank's windows of a step, and the exchange in which all ranks tell of theirs.
+/// This rank's windows of a step, and the exchange in which all ranks announce theirs.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) step: u64,
@@ -105,12 +104,12 @@ impl Ahead {
         step < self.last
     }
 
-    /// Keeps what was told of the next step.
+    /// Keeps the announcement of the next step.
     pub(crate) fn keep(&mut self, told: Told) {
         self.told = Some(told);
     }
 
-    /// What was told of the step after `step` updates, if that was a step ahead.
+    /// The announcement of the step after `step` updates, if it was made a step ahead.
     pub(crate) fn kept(&mut self, step: u64) -> Option<Told> {
         self.told.take().filter(|told| told.step == step)
     }
@@ -157,7 +156,7 @@ mod tests {
         };
         assert_eq!(ahead.take(0).unwrap().len(), 2);
         assert_eq!(read(2), [(0, 1), (0, 3)]);
-        // Nothing is read before it is asked for, and then without anybody waiting for it.
+        // Nothing is read before it is requested; then it is read even if nobody takes it yet.
         assert!(told.try_recv().is_err());
         ahead.begin(1);
         assert_eq!(read(3), [(1, 1), (1, 3), (1, 2)]);

@@ -1,8 +1,7 @@
-//! A checkpoint that all ranks write.
+//! A checkpoint that all ranks write, into files that rank 0 has created.
 //!
-//! In: a state that is divided among ranks, and files that rank 0 has laid out. Out: the files' contents, for rank 0 to
-//! commit. Must stay true: each rank writes and syncs the elements that it owns, whatever else it holds; a file's digests
-//! are read back from the disk by one rank; if a rank fails, none goes on to commit, and all return the same.
+//! Each rank writes and syncs the elements that it owns, whatever else it holds; one rank reads each file back from the
+//! disk for its digests. If a rank fails, none goes on to commit, and all return the same result.
 
 use std::ops::Range;
 
@@ -13,7 +12,7 @@ use records::fault::Faults;
 use records::platform::peak_memory;
 use records::run::{RunError, digest_of};
 
-/// What came of a checkpoint that all ranks tried to write.
+/// The outcome of a checkpoint that all ranks tried to write.
 #[derive(Debug)]
 pub(crate) enum Written {
     /// It is complete, but for its manifest. Also the peak memory of each rank, as far as it is known.
@@ -32,7 +31,8 @@ const UNSEEN: i64 = 1;
 const FAILED: i64 = 2;
 
 impl State {
-    /// Writes this rank's part of a checkpoint. Every rank calls it. An error is this rank's own; the others know of it.
+    /// Writes this rank's part of a checkpoint. Every rank calls it. An error is this rank's own; the others know of
+    /// it.
     pub(crate) fn write_together(
         &self,
         store: &Store,

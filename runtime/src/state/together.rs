@@ -1,8 +1,7 @@
-//! One update by all ranks.
+//! One update by all ranks, following the schedule of a step.
 //!
-//! In: a state that is divided among ranks, and the schedule of a step. Out: the next state, and the step's record. Must
-//! stay true: every rank does the schedule's actions in order, also where it has no micro-batch; its bits are those of one
-//! process, whatever is divided.
+//! Every rank does the schedule's actions in order, also without a micro-batch. The bits are those of one process,
+//! whatever is divided.
 
 mod transfers;
 
@@ -34,7 +33,7 @@ use scale::schedule::{Action, Transfer};
 /// A micro-batch's loss, counted targets and auxiliary losses.
 type MicroLoss = (f64, i64, Vec<f64>);
 
-/// What came of a step that all ranks tried.
+/// The outcome of a step that all ranks tried.
 #[derive(Debug)]
 pub(crate) enum Together {
     /// It is done; `stop` if a rank was asked to stop.
@@ -52,7 +51,7 @@ type Pieces = Result<Vec<Tensor>, ExecuteError>;
 struct Underway<'a> {
     trainer: &'a Trainer,
     division: Division,
-    /// `None` until what all ranks told of their windows has arrived.
+    /// `None` until the announcements of all ranks have arrived.
     announced: Option<Announced>,
     batches: Vec<Batch>,
     /// How ranks check each other in this step.
@@ -119,7 +118,7 @@ impl State {
         };
         for action in actions {
             match action {
-                // Rank 0 has given it, and the others have followed it here.
+                // Rank 0 has sent it, and the others are here because of it.
                 Action::Command => {}
                 Action::Announce => {
                     if let Some((rank, why)) = step.announce(job, ahead, self.step)? {
@@ -267,8 +266,8 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// Takes the windows of this rank, and what all ranks told of theirs: a step ahead, except in the first step. Returns
-    /// the first rank without its data, and why.
+    /// Takes the windows of this rank and the announcements of all ranks, which were made a step ahead, except in the
+    /// first step. Returns the first rank without its data, and why.
     fn announce(
         &mut self,
         job: &Job,
@@ -298,7 +297,7 @@ impl<'a> Underway<'a> {
         Ok(failed)
     }
 
-    /// Begins to tell of this rank's windows of the next step, if there is one. Nobody waits for that in this step.
+    /// Begins to announce this rank's windows of the next step, if there is one. Nobody waits for that in this step.
     fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), RunError> {
         if ahead.has(next) {
             let told = begin_telling(&self.division.team, job, ahead, next)?;
@@ -488,7 +487,7 @@ impl<'a> Underway<'a> {
         }
     }
 
-    /// The norm of all gradients, of which each rank adds the blocks that it owns.
+    /// The norm of all gradients. Each rank contributes the blocks that it owns.
     fn global_norm(&mut self) -> Result<(), RunError> {
         let schedule = self.division.team.schedule.clone();
         let mut gradients: Vec<Option<Tensor>> = Vec::new();
@@ -511,7 +510,7 @@ impl<'a> Underway<'a> {
     }
 }
 
-/// Reads this rank's windows of a step, and begins to tell of them.
+/// Reads this rank's windows of a step, and begins to announce them.
 fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, RunError> {
     let own = ahead.take(step);
     // The last one of a step with a check is the next rank's.

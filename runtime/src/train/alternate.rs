@@ -1,8 +1,7 @@
-//! Times the steps of several jobs in turn.
+//! Times the steps of several jobs in turn, in one process.
 //!
-//! In: jobs and a machine. Out: for each round, the seconds of one step of each job. Must stay true: everything runs in
-//! one process, and each round reverses the order of the jobs, so neither a machine that gets slower nor the position
-//! in a round favours a job; a step is a whole training step except logging; nothing is written.
+//! Each round reverses the order of the jobs, so neither a machine that gets slower nor the position in a round favours
+//! a job. A step is a whole training step except logging; nothing is written.
 
 use std::time::Instant;
 

@@ -1,9 +1,7 @@
 //! Evaluations of a run, which are steps of its loop.
 //!
-//! In: a run after a step that an evaluation is due after. Out: the evaluation, logged; or nothing, if the run was asked
-//! to stop meanwhile. Must stay true: a log has whole evaluations only; the checkpoint of a step that was not evaluated
-//! ends with the step's own line, and a process that resumes from it evaluates first, so that every log has the same
-//! lines.
+//! A log has whole evaluations only. If a process stops before one ends, the checkpoint's log ends with the line of the
+//! training step, and a process that resumes from it evaluates first; so every log has the same lines.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -38,13 +36,13 @@ pub(super) fn is_due_after(job: &Job, record: &Record) -> bool {
 }
 
 impl Run<'_> {
-    /// Evaluates the state and logs it. If the run is asked to stop before the end, nothing is logged and the evaluation
-    /// stays due.
+    /// Evaluates the state and logs it. If the run is asked to stop before the end, nothing is logged and the
+    /// evaluation stays due.
     pub(super) fn evaluate(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
         let stop = self.options.stop;
         let Some(evaluation) = self.measurer.measure_until(self.job, &self.state, stop)? else {
-            // It may be another rank that was asked.
+            // Another rank may have received the request to stop.
             stop.store(true, Ordering::Relaxed);
             return Ok(());
         };

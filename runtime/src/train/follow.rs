@@ -1,7 +1,6 @@
-//! A rank other than 0.
+//! The training loop of a rank other than 0, which does only what rank 0 commands.
 //!
-//! In: a job, the team and the run's folder. Out: nothing but this rank's part of each step and each checkpoint. Must stay
-//! true: it makes no file, and writes only into those that rank 0 has laid out; it does only what rank 0 commands.
+//! It creates no file, and writes only into those that rank 0 has created.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

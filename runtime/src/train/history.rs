@@ -1,7 +1,6 @@
-//! The processes that worked on a run.
+//! The processes that worked on a run: their machines, the logged lines that they reproduced, and their seconds.
 //!
-//! In: a run's events and timings. Out: their machines, how many logged lines were reproduced, and all seconds. Must stay
-//! true: these files are no evidence, so what they lack counts as nothing.
+//! The files of events and timings are no evidence, so anything missing from them counts as zero.
 
 use disk::json_lines;
 use records::run::{Paths, RunFolder};

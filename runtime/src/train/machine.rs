@@ -1,6 +1,6 @@
-//! In: an experiment's requirements for the machine. Out: the environment that libtorch must start in, the machine that
-//! plans run on, and observed facts. Must stay true: a requirement that this machine cannot meet is refused by name,
-//! never met halfway; observed facts do not affect results.
+//! Chooses the machine for an experiment's platform requirements, and collects facts about it.
+//!
+//! A requirement that this machine cannot meet is refused by name, never met halfway. The facts do not affect results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

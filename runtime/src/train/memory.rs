@@ -1,7 +1,7 @@
-//! The memory of one rank of several.
+//! Estimates the memory of the rank that needs most, if there are several.
 //!
-//! In: a job, a number of ranks and what they divide. Out: what the rank needs that needs most. Must stay true: from the
-//! plans and the schedule, without running; without libtorch and the program, like [`estimate`].
+//! It follows from the plans and the schedule, without running anything. As in [`estimate`], the memory of libtorch and
+//! of the program itself is not counted.
 
 use compiler::plan::{Plan, Sizes};
 use lab::experiment::{Device, Shard};

@@ -1,7 +1,7 @@
-//! Checkpoints of a run.
+//! Saves checkpoints of a run.
 //!
-//! In: a run after some step. Out: its next checkpoint. Must stay true: the log is durable before the state that it leads
-//! to; one process commits a checkpoint, after all that write to it have synced.
+//! The log is made durable before the state that it leads to. One process commits a checkpoint, after all that write to
+//! it have synced.
 
 use compiler::digest::Digest;
 use records::checkpoint::Manifest;
@@ -47,8 +47,8 @@ impl Run<'_> {
         }
     }
 
-    /// A checkpoint to which every rank writes what it owns, and the peak memory of each; `None` if there is one rank, or
-    /// not all of them see the folder.
+    /// A checkpoint to which every rank writes what it owns, and the peak memory of each; `None` if there is one rank,
+    /// or not all of them see the folder.
     fn save_together(&mut self, chain: Digest) -> Result<Option<(Manifest, Vec<u64>)>, RunError> {
         let Some(member) = self.options.ranks.filter(|_| !self.saves_alone) else {
             return Ok(None);

@@ -1,6 +1,7 @@
-//! In: a job and a machine. Out: the estimated time of a step, and the method. Must stay true: the weights are the
-//! run's own initial ones and nothing is written; if one micro-batch would take too long or does not fit in memory, its
-//! FLOPs are divided by the speed of a matrix product, and the answer says so.
+//! Estimates the time of a training step by running a few micro-batches and an update.
+//!
+//! Weights are the run's own initial ones, and nothing is written. If a micro-batch would take too long or does not fit
+//! in memory, its FLOPs are divided by the speed of a matrix product, and the result says so.
 
 use std::time::Instant;
 
@@ -58,7 +59,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
         let seconds = start.elapsed().as_secs_f64();
         fastest = fastest.min(seconds);
         if seconds > PATIENCE {
-            // An update is short beside it.
+            // An update is short compared with it.
             let step_seconds = fastest * job.micro_batches as f64;
             return Ok(Timing { step_seconds, how: TimingMethod::Run });
         }

@@ -1,7 +1,6 @@
 //! An attacker with our source: edits one file of a finished run and recomputes every digest and seal above it.
 //!
-//! In: a copy of a finished run's folder. Out: the same, forged. Must stay true: seals and chains are computed here
-//! from the published formats, not by the code under test.
+//! Seals and chains are computed here from the published formats, not by the code under test.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Forgeries: for each file of a finished run, what an attacker can do to it without training again.
 //!
-//! In: the table below. Must stay true: `verify` detects each forgery, or reports its subject as taken on trust; a file
-//! of a run without a row fails the test.
+//! `verify` detects each forgery, or reports its subject as taken on trust. A file of a run without a row in the table
+//! fails the test.
 
 use std::fs;
 use std::path::Path;

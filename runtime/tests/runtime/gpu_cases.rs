@@ -1,7 +1,7 @@
-//! Operands and results of the CPU kernels, which the interpreter's tests of the GPU kernels compare with.
+//! Operands and results of the CPU kernels, for the tests that run the GPU kernels in an interpreter.
 //!
-//! In: nothing. Out: gpu/tests/cases.safetensors, written with CANONC_UPDATE_GPU_CASES=1. Must stay true: the committed
-//! file is what the fused CPU kernels compute; operands are exact in bf16, so that one file serves both dtypes.
+//! The committed gpu/tests/cases.safetensors holds what the fused CPU kernels compute; CANONC_UPDATE_GPU_CASES=1 writes
+//! it. Operands are exact in bf16, so that one file serves both dtypes.
 
 use compiler::op::Scan;
 use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling};

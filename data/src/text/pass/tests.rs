@@ -9,12 +9,11 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::identity::Blocks;
-use super::super::index::{Scratch, TextIndex, documents_hasher};
+use super::super::index::{Scratch, TextIndex};
+use super::super::layout::{BLOCK, ENTRY, START, documents_hasher};
 use super::super::order::{Order, side};
 use super::super::permutation::Permutation;
-use super::super::prepared::{
-    BLOCK, ENTRY, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest,
-};
+use super::super::prepared::{Manifest, SourceEntry, TokenizerEntry, trailer_digest};
 use super::super::table::Counted;
 use super::super::tokenizer::Info;
 use super::super::{HeldOut, Marks, Options, Shuffle, TextWindows, file};

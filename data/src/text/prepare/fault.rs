@@ -1,5 +1,6 @@
-//! In: the name of a point, from a hidden flag. Out: the point where a preparation aborts. Must stay true: every
-//! durable step has its point, and the kill tests use all of them; without the flag this does nothing.
+//! Points where a preparation aborts on purpose, for the tests that kill it. Only a hidden flag turns them on.
+//!
+//! Every durable step has its point, and the tests use all of them.
 
 /// A point where the process aborts on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

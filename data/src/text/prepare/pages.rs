@@ -1,6 +1,5 @@
-//! In: a Parquet file and the byte range of a column. Out: nothing, or why the file is not passed to the Parquet
-//! library. Must stay true: that library allocates memory for the sizes that a file claims, so this module reads and
-//! bounds every such size first.
+//! Checks a Parquet file before the Parquet library reads it, since that library allocates memory for the sizes that a
+//! file claims: this module reads and bounds every such size first.
 //!
 //! Sizes are in Thrift's compact form: a struct is a list of fields, each with a type and a number. Fields with other
 //! numbers are skipped.

@@ -1,6 +1,7 @@
-//! In: a Parquet file, the column that holds documents, a row. Out: that column's values from that row on. Must stay
-//! true: a column that does not hold strings is refused, never converted; a row without a value is returned as such;
-//! rows are read in small batches, so a row group is never held whole.
+//! Reads the column of a Parquet file that holds documents, from any row on.
+//!
+//! A column that does not hold strings is refused, never converted. A row without a value is returned as such. Rows are
+//! read in small batches, so a row group is never held whole.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -151,7 +152,7 @@ impl Table {
         Ok(rows)
     }
 
-    /// Bytes of the file already read, by the sizes that the groups give.
+    /// Bytes of the file already read, by the sizes that the groups state.
     pub(super) fn read(&self) -> u64 {
         self.read
     }

@@ -1,7 +1,8 @@
-//! In: pieces of work, in order. Out: the prepared file, which gets its name only when it is complete. Until then, a
-//! folder `NAME.partial` with the results so far and a state file. Must stay true: a resume uses exactly the part that
-//! the state describes, truncated there and checked against its digest; it never uses a state of other inputs, another
-//! tokenizer or other rules; two processes never write one file.
+//! A preparation in progress: a folder `NAME.partial` with the results so far and a state file, which becomes the
+//! prepared file when it is complete.
+//!
+//! A resume uses exactly the part that the state describes, truncated there and checked against its digest. It never
+//! uses a state of other inputs, another tokenizer or other rules. Two processes never write one file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -13,14 +14,12 @@ use serde::{Deserialize, Serialize};
 use crate::DataError;
 
 use super::super::identity::Blocks;
-use super::super::index::documents_hasher;
+use super::super::layout::{ENTRY, START, documents_hasher, width};
 use super::super::lines::{BadLine, OnBadLine, Report};
 use super::super::losses::Losses;
-use super::super::prepared::{
-    ENTRY, FileEntry, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest, width,
-};
+use super::super::prepared::{FileEntry, Manifest, SourceEntry, TokenizerEntry, trailer_digest};
 use super::input::Place;
-use super::work::{At, Made, inputs};
+use super::piece::{InputPosition, TokenizedPiece, inputs};
 use super::{Done, Fault, Input, News, Request};
 
 /// Progress, as written to the state file.
@@ -73,7 +72,7 @@ pub(super) struct Partial<'a> {
     _lock: File,
     tokens: Sealing,
     entries: Sealing,
-    at: At,
+    at: InputPosition,
     done: Done,
     /// Bytes on disk of the files before the current one.
     before: Vec<u64>,
@@ -149,7 +148,7 @@ impl<'a> Partial<'a> {
             entries: Sealing::new(open("documents")?),
             folder: folder.clone(),
             _lock: lock,
-            at: At { file: 0, place: Place::default() },
+            at: InputPosition { file: 0, place: Place::default() },
             done: Done::default(),
             reports: vec![Report::default(); before.len() - 1],
             before,
@@ -233,7 +232,7 @@ impl<'a> Partial<'a> {
                 return Ok(Some("it is damaged"));
             }
         }
-        self.at = At { file, place };
+        self.at = InputPosition { file, place };
         self.done = Done { read, documents, tokens };
         self.losses = losses;
         for (report, entry) in self.reports.iter_mut().zip(files) {
@@ -258,7 +257,7 @@ impl<'a> Partial<'a> {
         self.tokens.write(START)
     }
 
-    pub(super) fn at(&self) -> At {
+    pub(super) fn at(&self) -> InputPosition {
         self.at
     }
 
@@ -285,8 +284,8 @@ impl<'a> Partial<'a> {
         self.losses
     }
 
-    pub(super) fn add(&mut self, made: Made) -> Result<(), DataError> {
-        let Made { after, tokens, documents, mut report, losses, weight, read } = made;
+    pub(super) fn add(&mut self, made: TokenizedPiece) -> Result<(), DataError> {
+        let TokenizedPiece { after, tokens, documents, mut report, losses, weight, read } = made;
         self.losses.add(losses);
         let cannot = |folder: &Path| {
             let folder = folder.to_owned();

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use crate::DataError;
 
+use super::super::layout::width;
 use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, document_of};
 use super::super::losses::Losses;
-use super::super::prepared::width;
 use super::super::tokenizer::{Kind, Tokenizer};
 use super::input::{Body, Piece, Pieces, Place, Unreadable};
 use super::partial::Partial;
-use super::{Input, News, Request, SourceInput};
+use super::piece::{InputPosition, TokenizedPiece, inputs};
+use super::{News, Request};
 
 /// Maximum bytes of pieces between reading and writing.
 const IN_FLIGHT: usize = 64 << 20;
@@ -43,39 +44,11 @@ pub(super) enum Stop {
     Asked,
 }
 
-/// A file of the request by number, and a position in it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct At {
-    pub(super) file: usize,
-    pub(super) place: Place,
-}
-
 /// A piece of work. Its number gives the order.
 struct Job {
     number: u64,
     file: usize,
     piece: Piece,
-}
-
-/// The result for a piece.
-pub(super) struct Made {
-    pub(super) after: At,
-    /// Tokens of its documents, in the format of a prepared file.
-    pub(super) tokens: Vec<u8>,
-    /// Number of tokens in each document, and the digest of its bytes.
-    pub(super) documents: Vec<(u64, blake3::Hash)>,
-    pub(super) report: Report,
-    pub(super) losses: Losses,
-    pub(super) weight: usize,
-    /// Bytes of the file read so far.
-    pub(super) read: u64,
-}
-
-type MadeOrNot = Result<Made, DataError>;
-
-/// The files of all sources, in order.
-pub(super) fn inputs(sources: &[SourceInput]) -> Vec<&Input> {
-    sources.iter().flat_map(|source| &source.files).collect()
 }
 
 pub(super) fn run(
@@ -88,7 +61,7 @@ pub(super) fn run(
     let gate = Gate::default();
     let start = partial.at();
     let (jobs, waiting) = channel::<Job>();
-    let (made, results) = channel::<(u64, MadeOrNot)>();
+    let (made, results) = channel::<(u64, Result<TokenizedPiece, DataError>)>();
     let names = inputs(request.sources).into_iter().map(|input| input.name.clone()).collect();
     let shared = Arc::new(Shared {
         tokenizer: request.tokenizer.clone(),
@@ -202,11 +175,11 @@ impl Writer<'_> {
     fn write(
         &self,
         partial: &mut Partial<'_>,
-        results: &Receiver<(u64, MadeOrNot)>,
+        results: &Receiver<(u64, Result<TokenizedPiece, DataError>)>,
         stop: &AtomicBool,
         told: &mut dyn FnMut(&News),
     ) -> Result<Stop, DataError> {
-        let mut early: BTreeMap<u64, MadeOrNot> = BTreeMap::new();
+        let mut early: BTreeMap<u64, Result<TokenizedPiece, DataError>> = BTreeMap::new();
         let mut next = 0;
         loop {
             match results.recv_timeout(TICK) {
@@ -243,11 +216,11 @@ impl Writer<'_> {
 /// Reads all files from `start` on.
 fn read(
     request: &Request<'_>,
-    start: At,
+    start: InputPosition,
     gate: &Gate,
     halt: &AtomicBool,
     jobs: &Sender<Job>,
-    made: &Sender<(u64, MadeOrNot)>,
+    made: &Sender<(u64, Result<TokenizedPiece, DataError>)>,
 ) {
     let mut number = 0;
     for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
@@ -284,7 +257,7 @@ fn read(
     }
 }
 
-fn work(shared: &Shared, worker: usize, made: &Sender<(u64, MadeOrNot)>) {
+fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiece, DataError>)>) {
     let mut ids = Vec::new();
     loop {
         let job = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -292,7 +265,7 @@ fn work(shared: &Shared, worker: usize, made: &Sender<(u64, MadeOrNot)>) {
         if shared.halt.load(Ordering::Relaxed) {
             return;
         }
-        let after = At { file, place: piece.end };
+        let after = InputPosition { file, place: piece.end };
         let result = without_panic(|| make(shared, worker, after, piece, &mut ids));
         if made.send((number, result)).is_err() {
             return;
@@ -312,12 +285,18 @@ fn without_panic<T>(call: impl FnOnce() -> Result<T, DataError>) -> Result<T, Da
 }
 
 /// Makes tokens of a piece, or only counts its documents.
-fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u32>) -> MadeOrNot {
+fn make(
+    shared: &Shared,
+    worker: usize,
+    after: InputPosition,
+    piece: Piece,
+    ids: &mut Vec<u32>,
+) -> Result<TokenizedPiece, DataError> {
     let Shared { tokenizer, field, names, .. } = shared;
     let name = names.get(after.file).map_or("", String::as_str);
     let counting = shared.counting.load(Ordering::Relaxed);
     let Piece { body, start, end: _, weight, read } = piece;
-    let mut made = Made {
+    let mut made = TokenizedPiece {
         after,
         tokens: Vec::new(),
         documents: Vec::new(),
@@ -327,7 +306,7 @@ fn make(shared: &Shared, worker: usize, after: At, piece: Piece, ids: &mut Vec<u
         read,
     };
     let mut take = |line: u64, document: Result<String, String>| -> Result<(), DataError> {
-        let Made { tokens, documents, report, losses, .. } = &mut made;
+        let TokenizedPiece { tokens, documents, report, losses, .. } = &mut made;
         report.lines += 1;
         match document {
             Ok(text) if text.is_empty() => report.empty += 1,

@@ -1,5 +1,6 @@
-//! In: a `tokenizer.json`. Out: nothing, or the normalizers that make a text too long. Must stay true: a small file
-//! never makes gigabytes from one letter; no normalizer of a published tokenizer is refused.
+//! Refuses a `tokenizer.json` whose normalizers make a text too long.
+//!
+//! A small file never makes gigabytes from one letter; no normalizer of a published tokenizer is refused.
 
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
-//! In: a tiktoken rank file (base64 token, space, rank on each line). Out: tokens as in Llama-3's and Lingua's reader:
-//! the ranks, then 256 special tokens; the published pattern; pieces of 400,000 characters, each encoded alone. Must
-//! stay true: every byte is a token, so any text has tokens; ranks are 0 to n − 1, each once.
+//! Tokenizers in tiktoken's rank files (base64 token, space, rank on each line), read like Llama-3's and Lingua's
+//! reader: the ranks, then 256 special tokens; the published pattern; pieces of 400,000 characters, each encoded alone.
+//!
+//! Every byte is a token, so any text has tokens. Ranks are 0 to n − 1, each once.
 
 use std::collections::BTreeSet;
 

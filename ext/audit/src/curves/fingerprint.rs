@@ -4,8 +4,8 @@
 //! A run is odd only compared with its own group, at the end and in most of the run, so that a spike does not count as
 //! another order.
 
-use super::siblings::{SiblingRuns, residual};
 use super::siblings::median;
+use super::siblings::{SiblingRuns, residual};
 
 /// Window of the running median.
 const WIDTH: usize = 9;

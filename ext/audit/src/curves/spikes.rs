@@ -1,8 +1,8 @@
 //! Loss spikes: positions where a run departs from its siblings and returns. The beginning is ignored, where runs differ by
 //! learning rate, and only spikes at stored points can be detected.
 
-use super::siblings::{SiblingRuns, residual};
 use super::siblings::median;
+use super::siblings::{SiblingRuns, residual};
 
 /// A spike exceeds the loss that the siblings predict by more than this.
 pub const SPIKE: f64 = 0.02;

@@ -14,7 +14,7 @@ use super::support::{experiments, lines, losses, report};
 
 struct Base {
     experiments: Vec<Experiment>,
-    losses: LossCurves,
+    losses: Curves,
     clean: Vec<(String, String)>,
     /// Findings of the audit without curves.
     lines: BTreeSet<String>,
@@ -23,7 +23,7 @@ struct Base {
 static BASE: LazyLock<Base> = LazyLock::new(|| {
     let (experiments, losses) = (experiments(), losses());
     let clean = report(&experiments, &losses).clean;
-    let lines = lines(&report(&experiments, &LossCurves::default()), true);
+    let lines = lines(&report(&experiments, &Curves::default()), true);
     Base { experiments, losses, clean, lines }
 });
 
@@ -103,7 +103,7 @@ fn decides(row: &FieldDef) -> bool {
 }
 
 fn audit(set: &[Experiment]) -> Report {
-    report(set, &LossCurves::default())
+    report(set, &Curves::default())
 }
 
 #[test]
@@ -159,14 +159,14 @@ fn every_fill_setting_of_every_slot_is_found() {
             let who = at(&mut set, b);
             let Some(value) = set[who].values.get(&key).cloned() else { continue };
             for changed in [Some(other(Some(&value))), None] {
-                let value = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
+                let mutant = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
                 match changed {
                     Some(changed) => set[who].values.insert(key.clone(), changed),
                     None => set[who].values.remove(&key),
                 };
                 let new = lines(&audit(&set), true);
                 let new: Vec<_> = new.difference(&BASE.lines).collect();
-                let start = format!("treatment-uniform {key} {b} : {value}, but ");
+                let start = format!("treatment-uniform {key} {b} : {mutant}, but ");
                 let [line] = new[..] else { panic!("{a} {b} {setting}: {new:?}") };
                 assert!(line.starts_with(&start), "{line}");
                 assert!(line.trim_end().ends_with(&format!(" have {value}")), "{line}");

@@ -16,11 +16,11 @@ pub(super) fn experiments() -> Vec<Experiment> {
     table("recipes.tsv", &text).unwrap()
 }
 
-pub(super) fn losses() -> LossCurves {
+pub(super) fn losses() -> Curves {
     let packed = std::fs::File::open(file("curves_trainloss_linear.csv.gz")).unwrap();
     let mut text = String::new();
     GzDecoder::new(packed).read_to_string(&mut text).unwrap();
-    LossCurves::parse(&text).unwrap()
+    Curves::parse(&text).unwrap()
 }
 
 /// Rows of a published table: cells by column.
@@ -35,7 +35,7 @@ pub(super) fn rows(name: &str) -> Vec<std::collections::BTreeMap<String, String>
     lines.map(row).collect()
 }
 
-pub(super) fn report(experiments: &[Experiment], losses: &LossCurves) -> Report {
+pub(super) fn report(experiments: &[Experiment], losses: &Curves) -> Report {
     let subjects = subjects(experiments);
     let mut findings = Findings::default();
     curves::findings(losses, &subjects, &mut findings);

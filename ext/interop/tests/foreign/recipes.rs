@@ -16,7 +16,8 @@ use lab::recipe;
 type Row = BTreeMap<String, String>;
 
 fn rows() -> Vec<Row> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
     let text = fs::read_to_string(path).unwrap();
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap().split('\t').collect();
@@ -30,7 +31,8 @@ fn rows() -> Vec<Row> {
 
 /// The published file of a row: its keys from `steps` on, and the keys that the table omits.
 fn published(row: &Row) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
     let text = fs::read_to_string(path).unwrap();
     let names: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     let keys = &names[names.iter().position(|name| *name == "steps").unwrap()..];

@@ -1,8 +1,8 @@
 //! `[sweep]` of a comparison file: several comparisons that differ only in their arms.
 //!
-//! In: `"name, arms.A, arms.B" = [["one", "a.toml#x", "b.toml#y"], …]`. Out: a row of arms for each, together
-//! with the arms that all share. Must stay true: every row has the same arm names, so that base and
-//! treatment mean the same in each; each row has a unique name.
+//! An example is `"name, arms.A, arms.B" = [["one", "a.toml#x", "b.toml#y"], …]`; arms outside the sweep are in every
+//! row. Every row has the same arm names, so that base and treatment mean the same in each; the names of rows are
+//! unique.
 
 use dsl::{Diagnostic, Span};
 use toml::de::DeValue;

@@ -1,7 +1,7 @@
-//! Keys or values of one sequence in memory that has room for the next ones.
+//! The keys or values of one sequence, in a buffer with room for the next ones.
 //!
-//! In: rows so far, [1, s, …], and the rows after them. Out: all of them as one tensor. Must stay true: rows are never
-//! changed, so a sequence that branches off keeps its own; the room behind them is given out once.
+//! Rows are never changed, and the room after them is used once: after a branch, the first sequence to grow takes it,
+//! and others copy their rows to a new buffer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,15 +10,15 @@ use tch::Tensor;
 
 use crate::kernels::KernelError;
 
-/// Rows of room at least.
+/// Minimum number of free rows in a new buffer.
 const LEAST: i64 = 64;
 
-/// Memory of a sequence, and of those that branched off it.
+/// A buffer shared by a sequence and those that branched off it.
 #[derive(Debug)]
 pub(crate) struct Room {
     /// [1, capacity, …]
     buffer: Tensor,
-    /// Rows that have been given out.
+    /// Number of rows in use.
     used: Arc<AtomicI64>,
 }
 
@@ -27,7 +27,8 @@ impl Room {
         Room { buffer: self.buffer.shallow_clone(), used: Arc::clone(&self.used) }
     }
 
-    /// Rows [1, s, …] followed by x [1, t, …], in the room behind these rows if it is free, and in new memory otherwise.
+    /// Rows [1, s, …] followed by x [1, t, …]: in place if the room after these rows is free, otherwise in a new
+    /// buffer.
     pub(crate) fn append(
         room: Option<&Room>,
         rows: &Tensor,

@@ -1,29 +1,26 @@
-//! Values of several sequences, whose rows follow one another or are apart.
-//!
-//! In: a tensor of all rows, or one of each sequence. Out: the other form, as views where that is possible. Must stay
-//! true: row r of sequence n is the same in every form.
+//! Values of several sequences, as one tensor with all rows or as one tensor for each sequence.
 
 use tch::Tensor;
 
 use crate::kernels::KernelError;
 
-/// A value of all sequences.
+/// A value for all sequences.
 #[derive(Debug)]
 pub(super) enum Shared {
-    /// One tensor for all: a parameter, or what depends on parameters alone.
+    /// One tensor for all: a parameter, or a value that depends only on parameters.
     One(Tensor),
-    /// A row of each token, one sequence after another: [1, rows, …].
+    /// One row for each token, one sequence after another: [1, rows, …].
     Joined(Tensor),
-    /// Those of the tokens whose logits are computed.
+    /// Only the rows of tokens whose logits are computed: [1, rows, …].
     Kept(Tensor),
-    /// A tensor [1, …] of each sequence.
+    /// One tensor [1, …] for each sequence.
     Split(Vec<Tensor>),
 }
 
 /// Where the rows of each sequence are.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// Of each sequence the first row, and how many there are.
+    /// The first row and the number of rows of each sequence.
     spans: Vec<(i64, i64)>,
 }
 
@@ -42,23 +39,23 @@ impl Layout {
         self.spans.last().map_or(0, |(first, count)| first + count)
     }
 
-    /// Rows of the sequence that has the most.
+    /// The largest number of rows of a sequence.
     pub(super) fn most(&self) -> usize {
         self.spans.iter().map(|(_, count)| *count as usize).max().unwrap_or(0)
     }
 
-    /// Rows of sequence `n`.
+    /// The number of rows of sequence `n`.
     pub(super) fn count(&self, n: usize) -> i64 {
         self.spans.get(n).map_or(0, |(_, count)| *count)
     }
 
-    /// Sequence `n` of all rows, [1, its rows, …].
+    /// The rows of sequence `n` among `all`: [1, its rows, …].
     pub(super) fn one(&self, all: &Tensor, n: usize) -> Result<Tensor, KernelError> {
         let (first, count) = self.spans.get(n).copied().unwrap_or_default();
         Ok(all.f_narrow(1, first, count)?)
     }
 
-    /// The last rows of each sequence, as many as `kept` has.
+    /// The last rows of each sequence, as many as it has in `kept`.
     pub(super) fn last(&self, all: &Tensor, kept: &Layout) -> Result<Tensor, KernelError> {
         let mut rows = Vec::new();
         for ((first, count), (_, kept)) in self.spans.iter().zip(&kept.spans) {

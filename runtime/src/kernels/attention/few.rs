@@ -1,9 +1,9 @@
-//! Attention of a few queries, as in decoding: reading keys and values takes most of the time, so they are read as they
-//! are, without a copy in f32.
+//! Attention of a few queries, as in decoding, f32 or bf16 on the CPU. Reading keys and values takes most of the time,
+//! so they are read in place, without a copy in f32.
 //!
-//! In: q [b, t, h, d] of at most [`QUERIES`] queries, k [b, s, kv, d], v [b, s, kv, e]; f32 or bf16 on the CPU. Out: y [b,
-//! t, h, e] in f32 and lse. Must stay true: one task owns one key head of a batch item, with all queries that read it;
-//! sums are f32, over keys in order, so neither threads, register width nor other batch items change a bit.
+//! q is [b, t, h, d] with at most [`QUERIES`] queries, k is [b, s, kv, d] and v is [b, s, kv, e]; y [b, t, h, e] and
+//! lse are f32. One task computes all queries that read one key head of a batch item, and its sums are f32, over keys
+//! in order, so the bits do not depend on threads, register width or other batch items.
 
 use tch::{Kind, Tensor};
 
@@ -13,11 +13,10 @@ use super::super::lanes::{Element, dot, exp, max, mul_add, sum_exp, tanh};
 use super::super::{Isa, KernelError};
 use super::{Operands, Shape};
 
-/// The most queries. More are faster by blocks.
+/// Maximum number of queries. More are faster by blocks.
 pub(super) const QUERIES: i64 = compiler::plan::FEW_QUERIES;
 
-/// Rows of keys or values before their use at which memory is asked for a head's part of them, which is far from that
-/// of the next row.
+/// How many rows ahead keys and values are prefetched: a head's part of a row is far from its part of the next row.
 const AHEAD: usize = 16;
 
 /// y and lse.
@@ -35,7 +34,7 @@ pub(super) fn forward(
     each(isa, shape, operands, q, [&keys, &values])
 }
 
-/// The same for items with keys [1, s, kv, d] and values [1, s, kv, e] of their own: q is [b, t, h, d].
+/// Like [`forward`], for items with their own keys [1, s, kv, d] and values [1, s, kv, e]: q is [b, t, h, d].
 pub(super) fn each(
     isa: Isa,
     shape: &Shape,
@@ -58,7 +57,7 @@ pub(super) fn each(
     }
 }
 
-/// Keys and values of each item.
+/// Keys and values of each item, as slices.
 fn slices<'a, E>(
     [keys, values]: [&'a [Tensor]; 2],
     of: impl Fn(&'a Tensor) -> Result<&'a [E], KernelError>,
@@ -139,11 +138,11 @@ struct Query<'a, E> {
     scale: f32,
     /// Bound of the scores.
     softcap: Option<f32>,
-    /// Of each head a score without a value.
+    /// A score without a value for each head.
     sinks: Option<&'a [f32]>,
     /// [times, e]
     y: &'a mut [f32],
-    /// Of each head the largest score, with its sink's, and Σ exp(score − largest).
+    /// For each head, the largest score, sink included, and Σ exp(score − largest).
     into: &'a mut Vec<(f32, f32)>,
 }
 

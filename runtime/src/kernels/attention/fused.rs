@@ -1,9 +1,9 @@
-//! Attention by blocks of queries and keys, without the scores in memory (Dao et al. 2022, FlashAttention; forward as in
-//! Milakov and Gimelshein 2018, backward from lse).
+//! Attention by blocks of queries and keys, without the scores in memory (Dao et al. 2022, FlashAttention; forward as
+//! in Milakov and Gimelshein 2018, backward from lse).
 //!
-//! In: dense q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e]. Out: y and lse; or dq, dk, dv. Must stay true: one task
-//! owns one key head with all queries that read it, and goes through blocks in one order, so neither threads nor
-//! register width change a bit; blocks that no query sees are skipped; statistics in f32.
+//! q is [b, t, h, d], k is [b, s, kv, d] and v is [b, s, kv, e], all dense. One task computes one key head with all
+//! queries that read it, and visits blocks in a fixed order, so the bits do not depend on threads or register width.
+//! Blocks that no query sees are skipped; statistics are f32.
 
 use tch::{Kind, Tensor};
 
@@ -13,7 +13,7 @@ use super::super::lanes::{dot, exp, max, tanh};
 use super::super::{Isa, KernelError};
 use super::{Operands, Shape};
 
-/// Queries, and keys, of a block.
+/// Number of queries, and of keys, in a block.
 const BLOCK: usize = 64;
 
 /// Sizes of one task, and which keys a query sees.
@@ -77,7 +77,7 @@ impl Sizes {
         BLOCK.min(self.queries - first)
     }
 
-    /// The key blocks that any of a query block's rows sees.
+    /// The key blocks that at least one row of a query block sees.
     fn key_blocks(&self, first: usize) -> std::ops::Range<usize> {
         let from = self.seen(first).start / BLOCK;
         from..self.seen(first + self.rows(first) - 1).end.div_ceil(BLOCK)
@@ -192,7 +192,7 @@ pub(super) fn forward(
     Ok((y, lse))
 }
 
-/// What one thread keeps for a block of queries.
+/// One thread's buffers for a block of queries.
 struct Forward {
     isa: Isa,
     /// [BLOCK, d], times the scale.
@@ -276,7 +276,7 @@ fn within(seen: std::ops::Range<usize>, block: usize) -> std::ops::Range<usize> 
     inside(seen.start)..inside(seen.end)
 }
 
-/// Scores of a block to exponentials, relative to the largest score of the row so far; what was summed before is scaled
+/// Turns a block's scores into exponentials relative to the largest score of the row so far; earlier sums are rescaled
 /// to it.
 struct Online<'a> {
     sizes: &'a Sizes,
@@ -382,7 +382,7 @@ pub(super) fn backward(
     Ok((dq, dk, dv))
 }
 
-/// What one thread keeps for a key head.
+/// One thread's buffers for a key head.
 struct Backward {
     isa: Isa,
     packed: Packed,
@@ -438,7 +438,7 @@ impl Backward {
         }
     }
 
-    /// Adds one query block's part to dk and dv, and leaves its dq.
+    /// Adds one query block's part to dk and dv, and stores its dq.
     fn block(&mut self, sizes: &Sizes, [q, dy, y]: [&Head<'_>; 3], lse: &[f32], first: usize) {
         let (d, e, rows) = (sizes.wide_d, sizes.wide_e, sizes.rows(first));
         let m = rows.next_multiple_of(PAD);
@@ -476,7 +476,7 @@ impl Backward {
     }
 }
 
-/// p holds scores, then cap · tanh(score / cap); `slope` gets its slope.
+/// Replaces the scores in p by cap · tanh(score / cap), and writes the slopes to `slope`.
 struct Bound<'a> {
     p: &'a mut [f32],
     cap: f32,
@@ -513,7 +513,7 @@ impl Vectorised for Along<'_> {
     }
 }
 
-/// p holds scores, then exp(score − lse); ds holds dp, then p (dp − along); both 0 where hidden.
+/// Replaces the scores in p by exp(score − lse), and the dp in ds by p (dp − along); both are 0 where hidden.
 struct Slope<'a> {
     sizes: &'a Sizes,
     first: usize,

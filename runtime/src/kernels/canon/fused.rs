@@ -1,16 +1,15 @@
-//! The Canon layer in Rust, f32 on the CPU. In: checked operands. Out: results written in place. A unit of work is a
-//! block of BLOCK time steps of one batch item; strips.rs processes one. Must stay true: block boundaries follow from
-//! the shape alone; a filter's gradient is summed over the rows of a block, then over blocks, always in the same order;
-//! so neither threads nor register width change a bit.
+//! The Canon layer in Rust, f32 on the CPU. A unit of work is a block of BLOCK time steps of one batch item, which
+//! strips.rs processes; results are written in place.
+//!
+//! Block boundaries follow from the shape alone, and a filter's gradient is summed over the rows of a block, then over
+//! blocks, always in the same order, so the bits do not depend on threads or register width.
 
 use tch::Tensor;
 
 use super::super::ffi::{self, Rows, RowsMut};
 use super::super::{Isa, KernelError};
-use super::strips::{Backward, Forward, Slopes, run_on};
+use super::strips::{BLOCK, Backward, Forward, Slopes, Source, run_on};
 use super::{FUSED_KERNELS, Gradients, Operands, Options, Shape};
-
-pub(super) const BLOCK: usize = 64;
 
 pub(super) fn forward(
     isa: Isa,
@@ -212,39 +211,5 @@ impl<'a> Parts<'a> {
     pub(super) fn reads(&self, i: usize) -> Vec<&Tensor> {
         let given = [self.operands.inputs[i], self.operands.weight];
         given.into_iter().chain(self.operands.bias).chain(&self.states[i]).collect()
-    }
-}
-
-/// One input with its past and its channels of the filter.
-pub(super) struct Source<'a> {
-    pub(super) rows: Rows<'a>,
-    pub(super) state: Option<Rows<'a>>,
-    /// Only the first `kernel` are used.
-    pub(super) taps: [&'a [f32]; 8],
-    pub(super) zeros: &'a [f32],
-    /// Zeros if the layer has no bias.
-    pub(super) bias: &'a [f32],
-    pub(super) time: usize,
-    pub(super) channels: usize,
-    pub(super) kernel: usize,
-}
-
-impl<'a> Source<'a> {
-    /// N rows, from K-1 before row `first` on.
-    #[inline(always)]
-    pub(super) fn inputs<const N: usize>(&self, b: usize, first: usize) -> [&'a [f32]; N] {
-        std::array::from_fn(|i| self.delayed(b, first + i))
-    }
-
-    /// Row t - (k-1): from the state before the first row; zeros after the last.
-    #[inline(always)]
-    pub(super) fn delayed(&self, b: usize, t: usize) -> &'a [f32] {
-        let past = self.kernel - 1;
-        match (&self.state, t < past) {
-            (Some(state), true) => state.row(b, t),
-            (None, true) => self.zeros,
-            (_, false) if t - past < self.time => self.rows.row(b, t - past),
-            (_, false) => self.zeros,
-        }
     }
 }

@@ -1,16 +1,16 @@
-//! A Canon layer over gate and up, then the gated unit of an MLP, as one: g, u = canon(gate, up), y = silu(g) ⊙ u.
+//! A Canon layer over gate and up and the gated unit of an MLP after it, in one kernel: g, u = canon(gate, up),
+//! y = silu(g) ⊙ u.
 //!
-//! In: gate and up of one shape, the layer's filter. Out: y; or the gradients. Must stay true: the reference runs one
-//! kernel after the other; the fused path keeps neither g nor u nor their gradients in memory, computes them as the
-//! fused kernels would, one after the other, and so has their bits; its blocks are those of `fused.rs`.
+//! The fused path keeps neither g nor u nor their gradients in memory. It computes them as the two fused kernels would,
+//! one after the other, over the blocks of `fused.rs`, and so has their bits. The reference runs the two kernels.
 
 use tch::Tensor;
 
 use super::super::ffi::{self, Block, BlockMut, Rows, RowsMut};
 use super::super::lanes::{load, mul_add, sigmoid, store};
 use super::super::{KernelError, cuda, swiglu};
-use super::fused::{BLOCK, Parts, Source};
-use super::strips::{ForKernel, Layer, REACH, gradient_strip, next_strip, run_on};
+use super::fused::Parts;
+use super::strips::{BLOCK, ForKernel, Layer, REACH, Source, gradient_strip, next_strip, run_on};
 use super::{Activation, Gradients, Operands, Options, Path, Shape, dense_like};
 
 /// The options of a layer without an activation of its own.
@@ -113,7 +113,7 @@ pub fn backward(
     Ok(Gradients { inputs: vec![dgate, dup], weight, bias, state: None })
 }
 
-/// Gate and up, or what was made of them.
+/// Checks that there are two tensors of one shape: gate and up, or values computed from them.
 fn both<T: std::borrow::Borrow<Tensor>>(tensors: &[T]) -> Result<&[T; 2], KernelError> {
     match tensors {
         [a, b] if a.borrow().size() == b.borrow().size() => {
@@ -161,7 +161,7 @@ fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forw
     }
 }
 
-/// A strip of the rows of `out`; `ask` is called for each, to ask for the memory of the next strip.
+/// Computes a strip of the rows of `out`; `ask` is called for each row, to prefetch the next strip.
 #[inline(always)]
 fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
     sources: &[Source<'_>; 2],
@@ -201,7 +201,7 @@ fn next<const K: usize, const FMA: bool, const W: usize>(
     y
 }
 
-/// Rows of x that a block and the K-1 rows after it read.
+/// Number of rows of x that a block and the K-1 rows after it read.
 const READ: usize = REACH + 7;
 
 struct Backward<'a, 'r> {
@@ -224,7 +224,7 @@ impl ForKernel for Backward<'_, '_> {
 struct Span<'a> {
     sources: &'a [Source<'a>; 2],
     residual: bool,
-    /// Of gate and up, from K-1 rows before the block on.
+    /// Inputs of gate and up, from K-1 rows before the block on.
     xs: [[&'a [f32]; READ]; 2],
     dy: [&'a [f32]; REACH],
     /// Rows of the block.

@@ -1,6 +1,7 @@
-//! The Canon layer in plain tch, any device and dtype: it defines the fused path's meaning, and runs where that one
-//! cannot. In: checked operands. Out: new tensors. Must stay true: bf16 inputs are summed in f32 and rounded once, also
-//! with an f32 state. Readability comes before speed here.
+//! The Canon layer in plain tch, for any device and dtype: it defines what the fused path must compute, and runs where
+//! that one cannot. It puts readability before speed.
+//!
+//! bf16 inputs are summed in f32 and rounded once, also with an f32 state.
 
 use tch::{Kind, Tensor};
 

@@ -1,17 +1,54 @@
 //! The loops of the fused Canon layer over one block of rows, compiled once for each kernel size and instruction set.
-//! In: rows to read. Out: rows of y or dx, and the block's share of dw, added to the existing values. A block is
-//! processed in strips of one register, so a strip's filter, history and filter gradient stay in registers. A strip
-//! jumps from row to row, which the processor does not foresee, so each strip asks for the memory of the next one.
-//! Must stay true: a channel's sums run over time in order, for any strip.
+//!
+//! A block is processed in strips of one register, so a strip's filter, history and filter gradient stay in registers.
+//! A strip jumps from row to row, which the hardware prefetcher does not predict, so each strip prefetches the next
+//! one. A channel's sums run over time in order, for any strip; the block's share of dw is added to the existing
+//! values.
 
 use super::super::Isa;
 use super::super::ffi::{self, Block, BlockMut, Rows, Vectorised};
 use super::super::lanes::{load, mul_add, sigmoid, store};
-use super::fused::{BLOCK, Source};
 use super::{Activation, Options};
 
-/// Rows of a block and the K-1 after it, or of its inputs and the K-1 before them.
+/// Time steps of a block, the unit of work.
+pub(super) const BLOCK: usize = 64;
+
+/// Maximum number of rows of a block and the K-1 after it, or of its inputs and the K-1 before them.
 pub(super) const REACH: usize = BLOCK + 7;
+
+/// One input with its past and its channels of the filter.
+pub(super) struct Source<'a> {
+    pub(super) rows: Rows<'a>,
+    pub(super) state: Option<Rows<'a>>,
+    /// Only the first `kernel` are used.
+    pub(super) taps: [&'a [f32]; 8],
+    pub(super) zeros: &'a [f32],
+    /// Zeros if the layer has no bias.
+    pub(super) bias: &'a [f32],
+    pub(super) time: usize,
+    pub(super) channels: usize,
+    pub(super) kernel: usize,
+}
+
+impl<'a> Source<'a> {
+    /// N rows, from K-1 before row `first` on.
+    #[inline(always)]
+    pub(super) fn inputs<const N: usize>(&self, b: usize, first: usize) -> [&'a [f32]; N] {
+        std::array::from_fn(|i| self.delayed(b, first + i))
+    }
+
+    /// Row t - (k-1): from the state before the first row; zeros after the last.
+    #[inline(always)]
+    pub(super) fn delayed(&self, b: usize, t: usize) -> &'a [f32] {
+        let past = self.kernel - 1;
+        match (&self.state, t < past) {
+            (Some(state), true) => state.row(b, t),
+            (None, true) => self.zeros,
+            (_, false) if t - past < self.time => self.rows.row(b, t - past),
+            (_, false) => self.zeros,
+        }
+    }
+}
 
 pub(super) struct Forward<'a, 'r> {
     pub(super) source: &'a Source<'a>,
@@ -76,8 +113,8 @@ fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forw
     }
 }
 
-/// The first row and channel of the strip after the one of the block from row `first` at channel c: of the same block, or
-/// the first of the next.
+/// The first row and channel of the strip after the one at channel c in the block from row `first`: the next one of
+/// that block, or the first of the next block.
 #[inline(always)]
 pub(super) fn next_strip<const LANES: usize>(
     first: usize,
@@ -87,7 +124,7 @@ pub(super) fn next_strip<const LANES: usize>(
     if c + LANES < channels { (first, c + LANES) } else { (first + BLOCK, 0) }
 }
 
-/// A strip of the rows of `out`; `ask` is called for each, to ask for the memory of the next strip.
+/// Computes a strip of the rows of `out`; `ask` is called for each row, to prefetch the next strip.
 #[inline(always)]
 fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
     source: &Source<'_>,

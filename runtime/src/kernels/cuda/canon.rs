@@ -1,6 +1,6 @@
-//! Canon layers and short convolutions, also with the gated unit (gpu/kernels/canon.py).
-//! In: parts [b, t, c_i] and a filter. Out: as in `kernels::canon`. Must stay true: the filter's gradient adds chunks of
-//! tokens in order.
+//! Canon layers and short convolutions, also with the gated unit (gpu/kernels/canon.py), as in `kernels::canon`.
+//!
+//! The filter's gradient adds chunks of tokens in order.
 
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
@@ -61,7 +61,7 @@ fn layer<'a>(
     Ok(named)
 }
 
-/// A part, which is channels from `first` on of all that the filter has.
+/// Sets the arguments of a part, the filter's channels from `first` on. Returns the first channel of the next part.
 fn part(named: &mut Named<'_>, names: &[(&str, &Tensor)], first: i64) -> Result<i64, KernelError> {
     let mut channels = 0;
     for (name, x) in names {
@@ -167,7 +167,7 @@ pub(crate) fn gated_backward(
     summed(launcher, named, operands, inputs)
 }
 
-/// The unit's activation is of its gate, after the convolution.
+/// The unit's activation is applied to its gate, after the convolution.
 fn gated(residual: bool) -> Options {
     Options { residual, activation: Activation::Identity }
 }

@@ -1,6 +1,6 @@
-//! Cross-entropy over the vocabulary (gpu/kernels/loss.py).
-//! In: logits in bf16 or f32, targets. Out: as in `kernels::loss`; a target outside the vocabulary makes the loss NaN,
-//! and reads nothing elsewhere.
+//! Cross-entropy over the vocabulary (gpu/kernels/loss.py) of bf16 or f32 logits, as in `kernels::loss`.
+//!
+//! A target outside the vocabulary makes the loss NaN, and reads no memory outside the logits.
 
 use gpu::{Constant, Launcher};
 use tch::{Kind, Tensor};

@@ -1,6 +1,7 @@
-//! Launches that find their arguments by name.
-//! In: tensors and numbers, by the names that the kernels give them. Out: launches. Must stay true: the manifest alone
-//! says which arguments a kernel takes, in which order; one that was not given is an error, never a null pointer.
+//! Launches whose arguments are looked up by the names that the kernels give them.
+//!
+//! The manifest alone says which arguments a kernel takes, in which order. A missing argument is an error, never a null
+//! pointer.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::kernels::KernelError;
 
 type Result<T> = std::result::Result<T, KernelError>;
 
-/// What several launches share. A kernel takes what it names, and passes over the rest.
+/// The arguments that several launches share. A kernel takes those that it declares, and ignores the rest.
 pub(super) struct Named<'a> {
     launcher: &'a Launcher,
     constants: Vec<(&'static str, Constant)>,
@@ -53,7 +54,7 @@ impl<'a> Named<'a> {
         self.constants = constants;
     }
 
-    /// A constant of a kernel, which all of its variants for our constants share.
+    /// A constant of a kernel. All of its variants for our constants have the same value.
     pub(super) fn constant(&self, kernel: &str, name: &str) -> Result<i64> {
         let mut agreeing = agreeing(self.launcher.library(), kernel, &self.constants);
         match agreeing.next().and_then(|kernel| kernel.constants.get(name)) {
@@ -68,7 +69,7 @@ impl<'a> Named<'a> {
         KernelError::new(format!("no CUDA kernel {kernel} was compiled for {constants}"))
     }
 
-    /// An integer that was given.
+    /// An integer argument that was set.
     pub(super) fn size(&self, name: &str) -> Option<i64> {
         self.integers.get(name).copied()
     }
@@ -81,12 +82,12 @@ impl<'a> Named<'a> {
         self.floats.insert(name, value);
     }
 
-    /// An operand. Its memory is passed as it is.
+    /// Sets an operand, without a copy.
     pub(super) fn tensor(&mut self, name: &str, tensor: Option<Tensor>) {
         self.tensors.insert(name.to_owned(), tensor);
     }
 
-    /// An operand [b, t, c], and how far apart its items and tokens are: `NAME_batch` and `NAME_row`.
+    /// Sets an operand [b, t, c], and the strides of its items and tokens, `NAME_batch` and `NAME_row`.
     pub(super) fn items(&mut self, name: &str, x: &Tensor) -> Result<()> {
         let Items { x, batch, row } = Items::of(x)?;
         self.int(&format!("{name}_batch"), batch);
@@ -95,7 +96,7 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// New memory, for a result or between two launches.
+    /// Allocates a result, or a tensor that one launch writes and another reads.
     pub(super) fn room(
         &mut self,
         name: &str,
@@ -107,18 +108,18 @@ impl<'a> Named<'a> {
         Ok(())
     }
 
-    /// A tensor that was written.
+    /// Removes and returns a tensor that was written.
     pub(super) fn take(&mut self, name: &str) -> Result<Tensor> {
         let found = self.tensors.remove(name).flatten();
         found.ok_or_else(|| KernelError::new(format!("no launch has written {name}")))
     }
 
-    /// One launch.
+    /// Launches a kernel.
     pub(super) fn run(&self, kernel: &str) -> Result<()> {
         self.run_as(kernel, &[])
     }
 
-    /// One launch, with other names for some arguments: (the kernel's, ours).
+    /// Launches a kernel with other names for some arguments: (the kernel's, ours).
     pub(super) fn run_as(&self, name: &str, renamed: &[(&str, &str)]) -> Result<()> {
         let library = self.launcher.library();
         let kernel = agreeing(library, name, &self.constants).next();

@@ -1,6 +1,6 @@
-//! RMS norms with and without a gate, and L2 norms (gpu/kernels/norm.py).
-//! In: x, gate and gradients as rows. Out: as in `kernels::{norm, gated_norm, l2_norm}`. Must stay true: a weight's
-//! gradient adds chunks of CHUNK rows in order.
+//! RMS norms with and without a gate, and L2 norms (gpu/kernels/norm.py), as in `kernels::{norm, gated_norm, l2_norm}`.
+//!
+//! A weight's gradient adds chunks of CHUNK rows in order.
 
 use compiler::plan::Gate;
 use gpu::{Constant, Launcher, Library};

@@ -1,5 +1,4 @@
-//! Rotary positions (gpu/kernels/rope.py).
-//! In: x [b, t, h, d] and tables [t, dims]. Out: y, as in `kernels::rope`.
+//! Rotary positions (gpu/kernels/rope.py) of x [b, t, h, d] by tables [t, dims], as in `kernels::rope`.
 
 use compiler::plan::RopeLayout;
 use gpu::{Constant, Launcher, Library};

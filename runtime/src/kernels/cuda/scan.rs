@@ -1,6 +1,7 @@
-//! The chunked scans (gpu/kernels/scan_*.py): one table for each, and what runs a table.
-//! In: a scan's operands. Out: as in `kernels::scan`; results of an operand's dtype. Must stay true: gates, states and
-//! sums are f32; every sum over chunks, batch items or heads has a fixed order.
+//! The chunked scans (gpu/kernels/scan_*.py), as in `kernels::scan`: a table for each, and the code that runs a table.
+//!
+//! Gates, states and sums are f32; results have an operand's dtype. Every sum over chunks, batch items or heads has a
+//! fixed order.
 
 mod tables;
 
@@ -18,40 +19,40 @@ use crate::kernels::scan::gla::{channel_gates, like_gates};
 
 type Result<T> = std::result::Result<T, KernelError>;
 
-/// One scan: its tensors, by the names that all of its kernels give them, and its launches.
+/// One scan: its tensors, by the names that all of its kernels use, and its launches.
 struct Table {
     /// The operands in the order of the scan's definition. The gradient of `q` is written to `dq`.
     operands: &'static [Row],
-    /// Arguments of its kernels that other scans have: null pointers.
+    /// Arguments of its kernels that only other scans have: null pointers.
     absent: &'static [&'static str],
     /// The axes of a state, rows and columns, and whether the scale of the queries is rows^(−1/2), not 1.
     state: [&'static str; 2],
     scaled: bool,
     /// Constants that only this scan's variants of a kernel have.
     constants: &'static [(&'static str, i64)],
-    /// Written by the launches that both passes begin with; `last` is the state after.
+    /// Written by `first`, the launches that both passes start with; `last` is the state after the sequence.
     work: &'static [Row],
     first: &'static [Launch],
-    /// The end of the forward pass.
+    /// The last launch of the forward pass.
     output: Launch,
-    /// Written only in the backward pass, besides gradients.
+    /// Written only in the backward pass, in addition to gradients.
     backward_work: &'static [Row],
     backward: &'static [Launch],
     /// An operand's gradient that is the sum of a tensor of `backward_work` over all of its rows, in order.
     summed: &'static [(&'static str, &'static str)],
 }
 
-/// A tensor: its name, its dtype, its axes. `C` are the tokens of a chunk, `NT` the chunks of a sequence.
+/// A tensor: its name, its dtype, its axes. `C` is the number of tokens in a chunk, `NT` of chunks in a sequence.
 struct Row(&'static str, Type, &'static str);
 
 #[derive(Clone, Copy)]
 enum Type {
-    /// That of the scan's variant.
+    /// The dtype of the scan's variant.
     Shared,
     F32,
 }
 
-/// A kernel, and arguments that have other names than the tensors and sizes that they are.
+/// A kernel, and those of its arguments whose names differ from the names of our tensors and sizes.
 struct Launch(&'static str, &'static [(&'static str, &'static str)]);
 
 /// Whether a scan's kernels were compiled for a state of rows × columns.
@@ -265,7 +266,7 @@ pub(crate) fn backward(
     Ok(gradients)
 }
 
-/// The operands, with a gate of a head spread over its channels.
+/// The operands, with a head's gate copied to each of its channels.
 fn by_channel(scan: Scan, x: &[&Tensor]) -> Result<Vec<Tensor>> {
     match (scan, x) {
         (Scan::Gla, [q, k, v, g]) => {
@@ -276,7 +277,8 @@ fn by_channel(scan: Scan, x: &[&Tensor]) -> Result<Vec<Tensor>> {
     }
 }
 
-/// A dense copy in this dtype that begins at a multiple of 16 bytes, which scans were compiled for; or the tensor itself.
+/// A dense copy in this dtype that begins at a multiple of 16 bytes, which scans were compiled for; or the tensor
+/// itself.
 fn dense(x: &Tensor, kind: Kind) -> Result<Tensor> {
     at_multiple(&x.f_to_kind(kind)?.f_contiguous()?, 16)
 }

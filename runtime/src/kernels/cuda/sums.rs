@@ -1,5 +1,4 @@
-//! Sums over rows in a fixed order (gpu/kernels/sums.py).
-//! In: rows. Out: their sum in f32. Must stay true: the order depends on the number of rows alone.
+//! Sums over rows, in f32 (gpu/kernels/sums.py), in an order that depends only on the number of rows.
 
 use gpu::{Constant, Launcher};
 use tch::{Kind, Tensor};

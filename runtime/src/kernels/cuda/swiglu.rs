@@ -1,5 +1,4 @@
-//! The gated unit of an MLP (gpu/kernels/swiglu.py).
-//! In: gate and up, as rows. Out: as in `kernels::swiglu`.
+//! The gated unit of an MLP (gpu/kernels/swiglu.py), as in `kernels::swiglu`.
 
 use gpu::Launcher;
 use tch::Tensor;

@@ -1,6 +1,8 @@
-//! The end of a step (gpu/kernels/update.py): the norm of the gradients, AdamW.
-//! In: gradients, parameters and moments in f32. Out: as in `kernels::update`; AdamW writes the bf16 copy itself. Must stay true: sums of squares are over
-//! the blocks that ranks own whole (`scale::shard::BLOCK`).
+//! The end of a step (gpu/kernels/update.py), as in `kernels::update`: the norm of the gradients, and AdamW, in f32.
+//! AdamW also writes the parameter's bf16 copy.
+//!
+//! Squares are summed by blocks (`scale::shard::BLOCK`) that no two ranks share, so the norm is the same for any number
+//! of ranks.
 
 use gpu::{Constant, Launcher};
 use tch::{Kind, Tensor};

@@ -1,6 +1,8 @@
-//! The CUDA driver and libtorch's CUDA half (native/cuda.h). In: checked launches; bf16 tensors. Out: work queued on
-//! libtorch's current stream of a device. Must stay true: what a launch points to was checked by `canonc_gpu` against the
-//! kernel's own declaration; an event is waited for at most once.
+//! Bindings to the CUDA driver and to libtorch's CUDA half (native/cuda.h). Work is queued on libtorch's current stream
+//! of a device.
+//!
+//! The arguments of a launch were checked by `canonc_gpu` against the kernel's own declaration. An event is waited for
+//! at most once.
 #![expect(unsafe_code, reason = "part of the module that may; every block says why it is sound")]
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -91,7 +93,7 @@ pub(crate) fn use_device(device: usize) -> Result<(), KernelError> {
     checked(unsafe { canonc_cuda_use(c_int::try_from(device).unwrap_or(c_int::MAX)) })
 }
 
-/// What tells a device from all others, of any machine.
+/// The UUID of a device, unique across machines.
 pub(crate) fn uuid(device: usize) -> Result<[u8; 16], KernelError> {
     let mut id = [0; 16];
     // SAFETY: 16 bytes that outlive the call, which writes as many.
@@ -108,7 +110,7 @@ pub(crate) struct CudaDriver {
 }
 
 impl CudaDriver {
-    /// Of the device with this index in libtorch.
+    /// The driver of the device with this index in libtorch.
     pub(crate) fn new(device: usize) -> Self {
         Self { device: c_int::try_from(device).unwrap_or(c_int::MAX) }
     }
@@ -286,12 +288,12 @@ impl DeviceEvent {
 
 impl Drop for DeviceEvent {
     fn drop(&mut self) {
-        // SAFETY: as in `wait`. There is nobody to tell of an error; the next call on the stream reports it again.
+        // SAFETY: as in `wait`. A drop cannot return an error; the next call on the stream reports it again.
         let _ = unsafe { canonc_event_wait(self.0.as_ptr()) };
     }
 }
 
-/// When a device got to the end of what was queued on its current stream.
+/// The time at which a device finished what was queued on its current stream.
 #[derive(Debug)]
 pub(crate) struct TimedEvent(NonNull<c_void>);
 
@@ -303,7 +305,7 @@ impl TimedEvent {
         NonNull::new(event).map(Self).ok_or_else(last_error)
     }
 
-    /// The time from an earlier event of the device. Waits until the device has got to both.
+    /// The time since an earlier event of the device. Waits until the device has reached both.
     pub(crate) fn since(&self, earlier: &Self) -> Result<Duration, KernelError> {
         let mut milliseconds = 0.0f64;
         // SAFETY: events of `record` that are not freed; a number that outlives the call.
@@ -318,18 +320,18 @@ impl TimedEvent {
 
 impl Drop for TimedEvent {
     fn drop(&mut self) {
-        // SAFETY: an event of `record`, which nothing uses any more.
+        // SAFETY: an event of `record`, which nothing uses anymore.
         unsafe { canonc_timed_event_free(self.0.as_ptr()) };
     }
 }
 
-/// Gives back what libtorch's allocator of a device holds and does not use, and forgets its peak.
+/// Frees the cached memory of libtorch's allocator for a device, and resets its peak.
 pub(crate) fn forget(device: usize) -> Result<(), KernelError> {
     // SAFETY: a plain integer argument.
     checked(unsafe { canonc_cuda_forget(c_int::try_from(device).unwrap_or(c_int::MAX)) })
 }
 
-/// Bytes that libtorch's allocator of a device holds: now, and the most so far.
+/// Bytes that libtorch's allocator holds on a device: now, and the peak.
 pub(crate) fn reserved(device: usize) -> Result<(u64, u64), KernelError> {
     let (mut now, mut most) = (0, 0);
     // SAFETY: two integers that outlive the call.

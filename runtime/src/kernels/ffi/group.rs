@@ -1,6 +1,7 @@
-//! PyTorch's process groups (native/group.h): over Gloo, and over NCCL for tensors on GPUs. In: contiguous tensors. Out: the same collective on every
-//! rank, or the error of the connection. Must stay true: a group stays on one thread; sizes are checked before a pointer
-//! passes the border.
+//! Bindings to PyTorch's process groups (native/group.h): over Gloo, and over NCCL for tensors on GPUs.
+//!
+//! A group stays on one thread. Tensors must be contiguous, and their sizes are checked before a pointer is passed to
+//! C++.
 #![expect(unsafe_code, reason = "part of the module that may; every block says why it is sound")]
 
 use std::cell::Cell;
@@ -73,7 +74,7 @@ unsafe extern "C" {
     fn canonc_group_leave(group: *mut Opaque, failed: c_int);
 }
 
-/// Where ranks meet, and which of them this process is.
+/// The store through which ranks connect, and this process's rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meeting {
     /// The host of the store.
@@ -81,7 +82,7 @@ pub struct Meeting {
     pub port: u16,
     /// Whether this process hosts the store.
     pub serves: bool,
-    /// Separates this meeting from earlier ones in the same store.
+    /// Prefix of this run's keys, to separate them from earlier ones in the same store.
     pub prefix: String,
     pub rank: u32,
     pub size: u32,
@@ -105,12 +106,12 @@ pub enum Network {
 pub struct Group {
     group: NonNull<Opaque>,
     size: usize,
-    /// Whether an exchange failed, so that nobody can wait for the others.
+    /// Whether an exchange failed, so that waiting for the others would never end.
     failed: Cell<bool>,
 }
 
 impl Group {
-    /// Opens the store where ranks meet: [`Group::set`] and [`Group::get`] work from now on.
+    /// Opens the store through which ranks connect: [`Group::set`] and [`Group::get`] work from now on.
     pub fn meet(meeting: &Meeting) -> Result<Group, KernelError> {
         let Meeting { host, port, serves, prefix, rank, size, timeout } = meeting;
         let (host, prefix) = (c_text(host)?, c_text(prefix)?);
@@ -176,8 +177,8 @@ impl Group {
                 self.size
             )));
         }
-        // SAFETY: one count for each rank; at::Tensors, which the work holds until the exchange is done. Nobody else has
-        // them: they were moved here, and the output is given out only after the exchange.
+        // SAFETY: one count for each rank; at::Tensors, which the work holds until the exchange is done. Nothing else
+        // refers to them: they were moved here, and the output is returned only after the exchange.
         let work = unsafe {
             canonc_group_begin_all_to_all(
                 self.group.as_ptr(),
@@ -209,7 +210,7 @@ impl Group {
         checked(unsafe { canonc_group_broadcast(self.group.as_ptr(), pointer(tensor), root) })
     }
 
-    /// An exchange failed: the group is left without waiting for those that are under way.
+    /// Records that an exchange failed, so that dropping the group does not wait for those that are still running.
     pub fn give_up(&self) {
         self.failed.set(true);
     }
@@ -254,8 +255,8 @@ impl Work {
         NonNull::new(work).map(|work| Work { work, output }).ok_or_else(last_error)
     }
 
-    /// Its output. On a CPU this waits until it is done. On a GPU, what is computed there from now on waits for it, and
-    /// this process does not: the [`Pending`] says when it is done.
+    /// The output. On a CPU this waits until the exchange is done. On a GPU, later work on the device waits for it, and
+    /// this process does not: the [`Pending`] tells when it is done.
     pub fn wait(self) -> Result<(Tensor, Option<Pending>), KernelError> {
         let mut pending = std::ptr::null_mut();
         // SAFETY: made by a begin, and freed only in `drop`; a place for a pointer that outlives the call.
@@ -271,7 +272,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether it is done, or why it failed. Does not wait.
+    /// Whether the exchange is done, or why it failed. Does not wait.
     pub fn is_done(&self) -> Result<bool, KernelError> {
         // SAFETY: made by a wait, and freed only in `drop`.
         match unsafe { canonc_work_done(self.work.as_ptr()) } {

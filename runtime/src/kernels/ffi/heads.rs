@@ -1,7 +1,6 @@
-//! Results [b, t, h, d], written head by head, in place.
+//! Parallel writes to results [b, t, h, d], one task for each head of each batch item.
 //!
-//! In: memory of such shapes. Out: for each head of each batch item, its rows. Must stay true: two tasks never share a
-//! row.
+//! Two tasks never share a row.
 
 use std::marker::PhantomData;
 
@@ -26,7 +25,7 @@ impl HeadRows<'_> {
     pub(crate) fn row(&mut self, t: usize) -> &mut [f32] {
         assert!(t < self.time, "row {t} of {}", self.time);
         // SAFETY: t < time, so the row is in the memory that `parallel_heads` checked; the rows belong to this head
-        // alone, and `&mut self` gives out one at a time.
+        // alone, and `&mut self` allows one at a time.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(t * self.stride), self.width) }
     }
 }
@@ -51,7 +50,7 @@ pub(crate) fn parallel_heads<const N: usize>(
             let rows = std::array::from_fn(|i| {
                 let (pointer, time, width) = &outs[i];
                 // SAFETY: item < batch and head < heads, so this is in the memory (its length was checked), or, if time
-                // is 0, at its end, and no row is given out.
+                // is 0, at its end, and no row is returned.
                 let first = unsafe {
                     pointer.get().add((item * time * heads + head * usize::from(*time > 0)) * width)
                 };

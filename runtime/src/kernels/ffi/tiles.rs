@@ -1,8 +1,7 @@
-//! Matrices in memory, and products of their tiles in registers.
+//! Strided matrices in memory, and products of their tiles in registers.
 //!
-//! In: tensors and slices as matrices of any strides. Out: tiles of C, each written by one thread. Must stay true: an
-//! element of a tile is one chain of fused multiply-adds, in the order of k, on any registers; sizes are checked before
-//! memory is touched.
+//! Each element of a tile is one chain of fused multiply-adds in the order of k, for any width of registers. Sizes are
+//! checked before memory is touched.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -174,8 +173,8 @@ pub(crate) fn parallel_parts(
     });
 }
 
-/// Divides C, whose rows have `width`, into parts of `unit` columns, which do not depend on the threads: at least `grain`
-/// of them for each of ATen's threads. `body` gets the columns of its part.
+/// Divides C, whose rows have `width`, into parts of `unit` columns, which do not depend on the threads: at least
+/// `grain` of them for each of ATen's threads. `body` gets the columns of its part.
 pub(crate) fn parallel_columns(
     c: &mut [f32],
     width: usize,
@@ -188,8 +187,8 @@ pub(crate) fn parallel_columns(
     let c = Shared(c.as_mut_ptr());
     parallel_indices(width.div_ceil(unit.max(1)), grain, |index| {
         let part = index * unit..width.min((index + 1) * unit);
-        // SAFETY: the part begins inside C, or C has no rows; parts of other indices have other columns, and an index is
-        // given out once.
+        // SAFETY: the part begins inside C, or C has no rows; parts of other indices have other columns, and an index
+        // is given out once.
         let pointer = unsafe { c.get().add(part.start * usize::from(rows > 0)) };
         let sizes = [rows, part.len()];
         body(part, MatrixMut { pointer, sizes, stride: width, borrow: PhantomData });
@@ -288,7 +287,7 @@ mod x86 {
 
     use super::{Matrix, MatrixMut};
 
-    /// How many rows of B before its use memory is asked for a row, whose distance from the one before no CPU foresees.
+    /// How many rows of B ahead a row is prefetched, since no CPU predicts the distance between rows.
     const AHEAD: usize = 8;
 
     macro_rules! tile {

@@ -1,7 +1,8 @@
-//! x weightᵀ with the same bits for any number of rows: of a few rows, as in decoding, reading the weight takes most of
-//! the time, so it is read once for all of them.
-//! In: x [.., i], weight [o, i]; f32 or bf16 on the CPU. Out: y [.., o] in f32. Must stay true: sums are f32, in one order
-//! on any number of threads and lanes, and of rows: a row's result does not depend on the other rows.
+//! x weightᵀ for a few rows, as in decoding: x [.., i] and weight [o, i], f32 or bf16 on the CPU, to y [.., o] in f32.
+//! Reading the weight takes most of the time, so it is read once for all rows.
+//!
+//! Sums are in f32 and in one order for any number of threads, lanes and rows: a row's bits do not depend on the other
+//! rows.
 
 use std::ops::Range;
 
@@ -24,14 +25,14 @@ const STEP: usize = CHAINS * SUMS;
 pub(super) const ROWS: usize = 4;
 /// Outputs per chunk of a thread for so few rows.
 const OUTPUTS: usize = 16;
-/// Rows of x that meet a part of the weight before the next part does.
+/// Rows of x that are multiplied by a part of the weight before the next part is read.
 const GROUP: usize = 64;
 /// Outputs per chunk of a thread for more rows, at least and at most; a multiple of a tile's.
 const BLOCKS: [usize; 2] = [24, 96];
 /// Elements of a chunk's weight, so that they stay in the second-level cache.
 const CACHED: usize = 3 << 14;
 
-/// Bytes before its use at which memory is asked for. A core waits for few lines at a time, and asks for more of them
+/// How many bytes ahead memory is prefetched. A core waits for few cache lines at a time, and prefetches more of them
 /// without waiting.
 const AHEAD: usize = 8192;
 
@@ -189,7 +190,8 @@ impl<W: Element, const R: usize> Vectorised for Outputs<'_, W, R> {
 }
 
 /// Writes [`ROWS`] rows of x [ROWS, width] in the order in which a tile reads them, from one end to the other:
-/// [STEP / LANES, ROWS, pieces, LANES], where piece n of the lanes from `at` on is x[STEP n + at..]. Zeros fill the last.
+/// [STEP / LANES, ROWS, pieces, LANES], where piece n of the lanes from `at` on is x[STEP n + at..]. Zeros fill the
+/// last.
 struct Arrange<'a> {
     x: &'a [f32],
     width: usize,
@@ -260,9 +262,10 @@ impl<W: Element, const O: usize> Vectorised for Tiles<'_, W, O> {
     }
 }
 
-/// Adds the products of [`ROWS`] rows and O outputs in the lanes from `at` on of each [`STEP`] inputs to the sums, or begins
-/// them. x: the arranged rows of these lanes. Plain loops, since iterators and closures are not always compiled into their
-/// caller, and so for its instructions. Lines of the weight are asked for from `ahead` on, `ask` at each step.
+/// Adds the products of [`ROWS`] rows and O outputs in the lanes from `at` on of each [`STEP`] inputs to the sums, or
+/// begins them. x: the arranged rows of these lanes. Plain loops, since iterators and closures are not always compiled
+/// into their caller, and so for its instructions. Cache lines of the weight are prefetched from `ahead` on, `ask` at
+/// each step.
 #[inline(always)]
 fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     x: &[f32],

@@ -1,8 +1,7 @@
 //! The exchanges of tensors in a step.
 //!
-//! In: an exchange of the schedule. Out: its message on the way; then its result, where it is needed. Must stay true: a
-//! message is a copy, or something that nobody changes before the exchange is waited for: a gradient, a weight between two
-//! updates.
+//! A message is a copy, or a tensor that nobody changes until the exchange has ended: a gradient, or a weight between
+//! two updates.
 
 use compiler::graph::ParamId;
 use compiler::plan::{DType, Input};
@@ -156,7 +155,7 @@ impl Underway<'_> {
         params.filter(|(_, known)| *known == dtype).map(|(param, _)| *param).collect()
     }
 
-    /// Gives whole parameters to the micro-batch that is computed.
+    /// Passes whole parameters to the micro-batch that is computed.
     fn give(
         &mut self,
         params: &[usize],

@@ -1,7 +1,5 @@
-//! Generates the parser of the tree-sitter grammar: `src/parser.c` and its headers, from `src/grammar.json`.
-//!
-//! In: the folder of the grammar; `--check` compares instead of writing. Out: the files; exit 1 if they differ. Must stay
-//! true: the same grammar gives the same bytes.
+//! Generates the parser of the tree-sitter grammar, `src/parser.c` and its headers, from `src/grammar.json`. `--check`
+//! compares instead of writing, and exits with 1 if the files differ.
 
 use std::path::Path;
 use std::process::ExitCode;
