@@ -9,8 +9,11 @@ use super::support::*;
 fn with_tables(lines: &str) -> String {
     let task = lines.split('"').nth(1).unwrap();
     let own = Definition::find(task).unwrap().parameters;
-    let line = |line: &str| match own.iter().any(|p| line.starts_with(&format!("{} = ", p.name())))
-    {
+    let is_own = |line: &str| {
+        let name = line.split(" = ").next().unwrap_or_default();
+        own.iter().any(|parameter| parameter.in_recipes && parameter.name() == name)
+    };
+    let line = |line: &str| match is_own(line) {
         true => format!("{task}.{line}\n"),
         false => format!("{line}\n"),
     };
