@@ -32,7 +32,7 @@ class Archive(unittest.TestCase):
             for clone, umask in ((ROOT, 0o022), (other, 0o077)):
                 out = Path(folder) / f"out{umask}"
                 subprocess.run(
-                    [clone / "packaging" / "archive.sh", binaries, out],
+                    [clone / "tools/packaging/archive.sh", binaries, out],
                     env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
                     umask=umask,
                     stdout=subprocess.DEVNULL,
