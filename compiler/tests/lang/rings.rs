@@ -104,11 +104,15 @@ fn crates_use_only_their_ring_and_those_inside_it() {
 /// The path of a module below its crate, such as `["op", "rope"]`; empty for `lib.rs`.
 type Module = Vec<String>;
 
+/// A line without its comment: comments may name anything.
+pub(super) fn code_of(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
 /// A file without comments and without its unit tests.
 fn program_of(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-    let code = |line: &str| line.split_once("//").map_or(line, |(code, _)| code).to_owned();
-    text[..end].lines().map(code).collect::<Vec<_>>().join("\n")
+    text[..end].lines().map(code_of).collect::<Vec<_>>().join("\n")
 }
 
 /// A crate's modules with their texts, without those that only tests compile.

@@ -6,7 +6,7 @@ use compiler::op;
 
 use support::programs::{files, read, root};
 
-use super::rings::crates;
+use super::rings::{code_of, crates};
 
 /// Files that git ignores, and git itself.
 const SKIPPED: [&str; 6] = ["target", "third_party", "runs", "demo", "__pycache__", ".git"];
@@ -52,16 +52,11 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// A line without its comment: comments may name anything.
-fn spoken(line: &str) -> &str {
-    line.split_once("//").map_or(line, |(code, _)| code)
-}
-
 /// The small program must not depend on anything that links libtorch.
 #[test]
 fn only_the_other_program_names_the_runtime() {
     for (name, text) in code().iter().filter(|(name, _)| name.starts_with("cli/")) {
-        let named = text.lines().map(spoken).any(|line| line.contains("runtime::"));
+        let named = text.lines().map(code_of).any(|line| line.contains("runtime::"));
         assert!(!named || name.starts_with("cli/torch/"), "{name} names the runtime");
     }
 }
@@ -76,7 +71,7 @@ fn a_library_stays_in_the_module_that_owns_it() {
         ("torch_sys", &["runtime/", "cli/", "build.rs"]),
     ] {
         for (name, text) in code() {
-            let used = text.lines().map(spoken).any(|line| has_word(line, &format!("{word}::")));
+            let used = text.lines().map(code_of).any(|line| has_word(line, &format!("{word}::")));
             let allowed = homes.iter().any(|home| name.starts_with(home));
             assert!(!used || allowed || name.ends_with("tidy.rs"), "{name} uses {word}");
         }
@@ -85,11 +80,11 @@ fn a_library_stays_in_the_module_that_owns_it() {
     for (name, text) in code() {
         let library = crates().iter().any(|folder| name.starts_with(&format!("{folder}/src/")));
         let prints =
-            text.lines().map(spoken).any(|l| has_word(l, "println!") || has_word(l, "eprintln!"));
+            text.lines().map(code_of).any(|l| has_word(l, "println!") || has_word(l, "eprintln!"));
         let tests = text.find("#[cfg(test)]").unwrap_or(text.len());
         let early = text[..tests]
             .lines()
-            .map(spoken)
+            .map(code_of)
             .any(|l| has_word(l, "println!") || has_word(l, "eprintln!"));
         assert!(!(library && prints && early), "{name} prints");
     }
@@ -129,7 +124,7 @@ fn files_of_others_are_opened_in_one_place() {
         let starts = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(crate) mod ", "mod tests {"];
         let tests = starts.iter().filter_map(|start| text.find(start)).min();
         let tests = tests.unwrap_or(text.len());
-        for line in text[..tests].lines().map(spoken) {
+        for line in text[..tests].lines().map(code_of) {
             let found = opens.iter().find(|word| line.contains(**word));
             assert!(found.is_none(), "{name} opens a file: use `files::read`: {line}");
         }
@@ -152,7 +147,7 @@ fn unsafe_has_one_home() {
         if name.starts_with("runtime/src/kernels/ffi") {
             continue;
         }
-        for line in text.lines().map(spoken) {
+        for line in text.lines().map(code_of) {
             let quoted = line.contains('"') && name.ends_with("tidy.rs");
             assert!(quoted || !has_word(line, "unsafe"), "{name}: {line}");
         }
@@ -168,7 +163,7 @@ fn unsafe_has_one_home() {
 fn nothing_is_left_undone() {
     let words = ["todo!", "unimplemented!", "#[ignore", "dbg!(", "#[allow(", "#![allow("];
     for (name, text) in code().into_iter().filter(|(name, _)| !name.ends_with("tidy.rs")) {
-        for line in text.lines().map(spoken) {
+        for line in text.lines().map(code_of) {
             for word in words {
                 assert!(!line.contains(word), "{name}: {word}");
             }
