@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-env-changed=DEP_TCH_LIBTORCH_LIB");
+    println!("cargo:rerun-if-env-changed=DEP_CANONC_RUNTIME_LIBTORCH");
     println!("cargo:rerun-if-env-changed=CANONC_RELOCATABLE");
-    let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB").map(PathBuf::from) else { return };
+    let Some(lib) = env::var_os("DEP_CANONC_RUNTIME_LIBTORCH").map(PathBuf::from) else { return };
     let lib = lib.canonicalize().unwrap_or(lib);
     let mut paths = vec!["$ORIGIN/../lib/canonc".to_owned()];
     if env::var_os("CANONC_RELOCATABLE").is_some() {

@@ -32,6 +32,7 @@ fn main() {
         .map(PathBuf::from)
         .expect("torch-sys publishes libtorch_lib to those that depend on it directly");
     println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
+    println!("cargo:libtorch={}", lib.display());
 
     let root = env::var_os("LIBTORCH_INCLUDE")
         .map(PathBuf::from)
