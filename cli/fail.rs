@@ -3,10 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use data::DataError;
-use interop::ForeignError;
-use records::run::{RunError, RunErrorKind};
-use suite::SuiteError;
+use dsl::{Problem, ProblemKind};
 
 use crate::clean::{disturbs, inline};
 
@@ -120,42 +117,16 @@ impl Failure {
     }
 }
 
-impl From<RunError> for Failure {
-    fn from(error: RunError) -> Failure {
-        let RunError { kind, message, help } = error;
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        let Problem { kind, message, help, place } = problem;
         let exit = match kind {
-            RunErrorKind::Finding => Exit::Finding,
-            RunErrorKind::Input => Exit::BadInput,
-            RunErrorKind::Machine => Exit::Machine,
+            ProblemKind::Finding => Exit::Finding,
+            ProblemKind::Input => Exit::BadInput,
+            ProblemKind::Machine => Exit::Machine,
         };
-        Failure { exit, ..Failure::bad_input(message).help(help) }
-    }
-}
-
-impl From<DataError> for Failure {
-    fn from(error: DataError) -> Failure {
-        let DataError { message, help, machine: _ } = error;
-        let failure = Failure::bad_input(message);
-        if help.is_empty() { failure } else { failure.help(help) }
-    }
-}
-
-impl From<ForeignError> for Failure {
-    fn from(error: ForeignError) -> Failure {
-        let ForeignError { place, message, help, machine } = error;
-        let failure = match machine {
-            true => Failure::machine(message),
-            false => Failure::bad_input(message),
-        };
-        let failure = failure.at(place);
-        if help.is_empty() { failure } else { failure.help(help) }
-    }
-}
-
-impl From<SuiteError> for Failure {
-    fn from(error: SuiteError) -> Failure {
-        let SuiteError { place, message, help } = error;
-        Failure::bad_input(message).at(place).help(help)
+        let help = if help.is_empty() { Vec::new() } else { vec![help] };
+        Failure { exit, message: Some(message), place, help }
     }
 }
 

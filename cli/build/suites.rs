@@ -102,9 +102,8 @@ pub(super) fn resolve(
         written.insert(path.to_owned(), target);
     }
     let data = written.get(DATA).map(FieldValue::plain);
-    let read = OfRecipe::read(&paths, data.as_deref()).map_err(|found| {
-        error(recipe, SUITES, format!("{}: {}", found.place, found.message), &found.help)
-    })?;
+    let read = OfRecipe::read(&paths, data.as_deref())
+        .map_err(|problem| error(recipe, SUITES, problem.located(), &problem.help))?;
     let texts =
         |all: Vec<String>| FieldValue::List(all.into_iter().map(FieldValue::text).collect());
     let given = FieldValue::List(suites).to_string();

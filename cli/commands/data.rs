@@ -17,9 +17,10 @@ use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use clap::{ArgMatches, Args, ValueEnum};
+use data::settings;
 use data::stream::Stream;
 use data::window::Order;
-use data::{DataError, settings};
+use dsl::Problem;
 use tasks::sample::Mode;
 use tasks::task;
 
@@ -149,8 +150,8 @@ fn stream_of(task: &str, options: &SampleOptions, count: u64) -> Result<Stream, 
 }
 
 /// The text of a file that `--set NAME=@FILE` names.
-fn parameter_file(path: &str) -> Result<String, DataError> {
-    let wrong = |message: String, help: String| DataError::new(message, help);
+fn parameter_file(path: &str) -> Result<String, Problem> {
+    let wrong = |message: String, help: String| Problem::input(message, help);
     let path = Path::new(path);
     let mut bytes = Vec::new();
     disk::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use clap::Args;
-use interop::ForeignError;
 use interop::import::{Imported, Request, read};
 use lab::experiment::LockedArch;
 use lab::recipe;
@@ -171,13 +170,6 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
         return Err(Failure::bad_input("its training settings do not make an experiment").at(file));
     }
     Ok(())
-}
-
-pub fn failure(error: ForeignError) -> Failure {
-    let ForeignError { place, message, help, machine } = error;
-    let failure =
-        if machine { Failure::machine(message) } else { Failure::bad_input(message) }.at(place);
-    if help.is_empty() { failure } else { failure.help(help) }
 }
 
 /// The `--json` document; the schema is in `canonc import --help`.

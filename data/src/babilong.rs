@@ -6,9 +6,9 @@ mod python;
 
 use std::collections::BTreeMap;
 
+use dsl::Problem;
 use sha2::{Digest, Sha256};
 
-use super::DataError;
 use python::{Value, assignments};
 
 /// A set of published prompts.
@@ -84,7 +84,7 @@ pub struct Prompts {
 impl Prompts {
     /// Reads the text of Python files, usually only `prompts.py` of the checkout. Several files are read as one; later
     /// assignments replace earlier ones.
-    pub fn read(sources: &[&str]) -> Result<Prompts, DataError> {
+    pub fn read(sources: &[&str]) -> Result<Prompts, Problem> {
         let mut prompts = Prompts::default();
         for (name, value) in assignments(&sources.join("\n")) {
             match value {
@@ -104,7 +104,7 @@ impl Prompts {
             }
         }
         if prompts.sets.is_empty() {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 "babilong: the file has no dictionary of prompts with instruction, examples and post_prompt",
                 "give the path of a checkout's prompts.py",
             ));
@@ -113,13 +113,13 @@ impl Prompts {
     }
 
     /// The published prompt of task `number`: the text and layout of the checkout that have its digest.
-    pub fn published(&self, set: Set, number: u32) -> Result<Prompt, DataError> {
+    pub fn published(&self, set: Set, number: u32) -> Result<Prompt, Problem> {
         let (first, count, named) = match set {
             Set::Default => (0, 20, "Babilong's own prompts"),
             Set::Part4 => (20, 5, "the prompts of Part 4"),
         };
         if !(1..=count).contains(&number) {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("babilong: {named} do not include task qa{number}"),
                 format!("choose one of qa1 to qa{count}"),
             ));
@@ -132,7 +132,7 @@ impl Prompts {
             .flat_map(|texts| layouts().map(|layout| Prompt::new(texts, layout)))
             .find(|prompt| hex(&Sha256::digest(prompt.fill(CONTEXT, QUESTION))) == digest)
             .ok_or_else(|| {
-                DataError::new(
+                Problem::input(
                     format!("babilong: the checkout's prompt for qa{number} differs from that of the published \
                      experiments"),
                     format!(
@@ -145,10 +145,10 @@ impl Prompts {
 
     /// The checkout's prompt of task `number` under these names, with any wording. Without a layout name, uses
     /// Babilong's own layout.
-    pub fn named(&self, set: &str, layout: Option<&str>, number: u32) -> Result<Prompt, DataError> {
+    pub fn named(&self, set: &str, layout: Option<&str>, number: u32) -> Result<Prompt, Problem> {
         let missing = |what: &str, name: &str, names: Vec<&String>| {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
-            DataError::new(
+            Problem::input(
                 format!("babilong: the checkout has no {what} `{name}`"),
                 format!("write one of: {}", names.join(", ")),
             )

@@ -12,7 +12,7 @@
 //! use data::window::{Ids, LossOn, Options, Order, TaskWindows};
 //! use data::{Split, settings};
 //!
-//! # fn main() -> Result<(), data::DataError> {
+//! # fn main() -> Result<(), dsl::Problem> {
 //! let depo = ["N=10", "K=4", "mini_vocab=50", "min_tlen=1", "max_tlen=2"];
 //! let parameters = settings::parameters(&depo, |_| unreachable!("no value is a file"))?;
 //! let (task, mode) = settings::task("depo", parameters, None)?;
@@ -47,45 +47,12 @@ pub mod stream;
 pub mod write;
 pub mod inspect;
 
-use std::fmt;
 use std::ops::Range;
 
 use batch::Batch;
-use tasks::TaskError;
+use dsl::Problem;
 use text::TextWindows;
 use window::TaskWindows;
-
-/// An error in data or its parameters, with advice on what to type next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DataError {
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// What to do next.
-    pub help: String,
-    /// Whether the machine is at fault (a file cannot be written), rather than the input.
-    pub machine: bool,
-}
-
-impl DataError {
-    /// An error with its advice.
-    pub fn new(message: impl Into<String>, help: impl Into<String>) -> DataError {
-        DataError { message: message.into(), help: help.into(), machine: false }
-    }
-}
-
-impl fmt::Display for DataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\nhelp: {}", self.message, self.help)
-    }
-}
-
-impl std::error::Error for DataError {}
-
-impl From<TaskError> for DataError {
-    fn from(error: TaskError) -> DataError {
-        DataError::new(error.message, error.help)
-    }
-}
 
 /// A set of documents or windows: for training, or held out from training by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +84,7 @@ pub enum Windows {
 
 impl Windows {
     /// Fills `batch` with the windows of these numbers, one per row. Its row count becomes the range's length.
-    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
+    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), Problem> {
         match self {
             Windows::Task(windows) => windows.fill(numbers, batch),
             Windows::Text(windows) => windows.fill(numbers, batch),

@@ -1,10 +1,10 @@
 //! A task's parameters from `NAME=VALUE` texts, in the form of a recipe or a lock. Names and values are those of the
 //! published vectors; only the caller reads files.
 
+use dsl::Problem;
 use serde_json::{Map, Value};
 
-use super::DataError;
-use tasks::Problem;
+use tasks::Cause;
 use tasks::sample::Mode;
 use tasks::task::{Definition, Task, names_where};
 
@@ -13,21 +13,21 @@ use tasks::task::{Definition, Task, names_where};
 /// lines.
 pub fn parameters(
     settings: &[impl AsRef<str>],
-    mut read: impl FnMut(&str) -> Result<String, DataError>,
-) -> Result<Map<String, Value>, DataError> {
+    mut read: impl FnMut(&str) -> Result<String, Problem>,
+) -> Result<Map<String, Value>, Problem> {
     let mut parameters = Map::new();
     for setting in settings {
         let setting = setting.as_ref();
         let Some((name, value)) = setting.split_once('=').filter(|(name, _)| !name.is_empty())
         else {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("`{setting}` does not set a parameter"),
                 "write NAME=VALUE, as in N=110",
             ));
         };
         let value = match value.strip_prefix('@') {
             Some("") => {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!("`{setting}` has no file name after the `@`"),
                     format!("write {name}=@FILE, or the value itself without `@`"),
                 ));
@@ -36,18 +36,18 @@ pub fn parameters(
             None => from_text(name, value)?,
         };
         if parameters.insert(name.to_owned(), value).is_some() {
-            return Err(DataError::new(format!("`{name}` is set twice"), "set it once"));
+            return Err(Problem::input(format!("`{name}` is set twice"), "set it once"));
         }
     }
     Ok(parameters)
 }
 
-fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
+fn from_text(name: &str, text: &str) -> Result<Value, Problem> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match serde_json::from_str(text) {
         // JSON would round it silently.
-        Ok(Value::Number(number)) if is_whole && number.is_f64() => Err(DataError::new(
+        Ok(Value::Number(number)) if is_whole && number.is_f64() => Err(Problem::input(
             format!("`{name}` is a number with {} digits", digits.len()),
             "a whole number has at most 19 digits",
         )),
@@ -57,11 +57,11 @@ fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
 }
 
 /// Reads JSON if the file's name or its first character says so, else a list of lines.
-fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
+fn from_file(path: &str, text: &str) -> Result<Value, Problem> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
         Err(error) if path.ends_with(".json") || text.trim_start().starts_with('{') => {
-            Err(DataError::new(
+            Err(Problem::input(
                 format!("`{path}` is not JSON: {error}"),
                 "correct the file; for a list of lines, use a name that does not end in .json",
             ))
@@ -79,12 +79,12 @@ pub fn task(
     name: &str,
     mut parameters: Map<String, Value>,
     mode: Option<Mode>,
-) -> Result<(Task, Mode), DataError> {
+) -> Result<(Task, Mode), Problem> {
     for (key, value) in &parameters {
         let key = key.as_str();
         let rest = key.strip_prefix("data.").unwrap_or(key).strip_prefix(name);
         if let Some(parameter) = rest.and_then(|rest| rest.strip_prefix('.')) {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("`{key}` is the name in a recipe; here the parameter is `{parameter}`"),
                 format!(
                     "write --set {parameter}={}",
@@ -97,7 +97,7 @@ pub fn task(
     if let (Some(asked), Some(mode)) = (asked, mode)
         && asked != mode
     {
-        return Err(DataError::new(
+        return Err(Problem::input(
             format!("{name}: QA and the mode contradict each other"),
             "remove QA: it means test mode",
         ));
@@ -107,11 +107,11 @@ pub fn task(
     let missing: Vec<&str> =
         required.into_iter().filter(|needed| !parameters.contains_key(*needed)).collect();
     let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
-        if missing.len() < 2 || !matches!(error.problem, Problem::Missing(_)) {
-            return DataError::from(error);
+        if missing.len() < 2 || !matches!(error.cause, Cause::Missing(_)) {
+            return Problem::from(error);
         }
         let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();
-        DataError::new(
+        Problem::input(
             format!("task `{name}` needs the parameters {}", listed(&missing)),
             format!(
                 "add {}; `canonc data generate --help` lists the parameters of every task",
@@ -123,14 +123,14 @@ pub fn task(
 }
 
 /// The mode that `QA` asks for.
-fn asked_mode(name: &str, value: &Value) -> Result<Mode, DataError> {
+fn asked_mode(name: &str, value: &Value) -> Result<Mode, Problem> {
     let has_qa = Definition::find(name).is_some_and(|task| task.has_qa);
     match value.as_bool().filter(|_| has_qa) {
         Some(true) => Ok(Mode::Test),
         Some(false) => Ok(Mode::Train),
         None => {
             let with = names_where(|task| task.has_qa).join(" and ");
-            Err(DataError::new(
+            Err(Problem::input(
                 format!("{name}: QA is {value}, but only {with} has QA, and it is true or false"),
                 "remove QA; the mode decides which sizes are drawn",
             ))
@@ -153,8 +153,8 @@ mod tests {
     use serde_json::json;
     use support::golden;
 
-    fn no_file(path: &str) -> Result<String, DataError> {
-        Err(DataError::new(format!("there is no file `{path}`"), "write another path"))
+    fn no_file(path: &str) -> Result<String, Problem> {
+        Err(Problem::input(format!("there is no file `{path}`"), "write another path"))
     }
 
     #[test]

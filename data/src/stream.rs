@@ -1,8 +1,9 @@
 //! Samples of a task one by one. In the published order sample i is the i-th that the published script makes from that
 //! seed; in the indexed order it is the first sample of training window i, independent of all other samples.
 
+use super::Split;
 use super::window::{Order, window_key};
-use super::{DataError, Split};
+use dsl::Problem;
 use tasks::cpython::Random;
 use tasks::sample::{Mode, Tape};
 use tasks::task::{Scratch, Task};
@@ -52,9 +53,9 @@ impl Stream {
     }
 
     /// Moves to sample `number`, to give `count` samples from there. Only the indexed order can start anywhere.
-    pub fn skip_to(&mut self, number: u64, count: u64) -> Result<(), DataError> {
+    pub fn skip_to(&mut self, number: u64, count: u64) -> Result<(), Problem> {
         if number.checked_add(count).is_none() {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!(
                     "from is {number} and count {count}, but the largest sample number is {}",
                     u64::MAX - 1
@@ -71,7 +72,7 @@ impl Stream {
                 Ok(())
             }
             Order::Published if number == self.next => Ok(()),
-            Order::Published => Err(DataError::new(
+            Order::Published => Err(Problem::input(
                 format!(
                     "the published order is one sequence: its next sample is {}, not {number}",
                     self.next

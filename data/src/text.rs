@@ -26,8 +26,10 @@ pub mod tokenizer;
 use std::ops::Range;
 use std::sync::Arc;
 
+use dsl::Problem;
+
+use super::Split;
 use super::batch::Batch;
-use super::{DataError, Split};
 use index::{Scratch, TextIndex};
 use order::Order;
 use pass::{Found, Pass};
@@ -93,9 +95,9 @@ pub struct TextWindows {
 
 impl TextWindows {
     /// Refuses splits and sources without documents.
-    pub fn new(index: Arc<TextIndex>, options: Options) -> Result<TextWindows, DataError> {
+    pub fn new(index: Arc<TextIndex>, options: Options) -> Result<TextWindows, Problem> {
         if options.seq_len == 0 || options.seq_len > 1 << 24 {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("seq_len is {}, but a window has 1 to {} inputs", options.seq_len, 1 << 24),
                 "set seq_len to the number of tokens in a window",
             ));
@@ -105,7 +107,7 @@ impl TextWindows {
             [(options.marks.bos, bos, "before", "bos"), (options.marks.eos, eos, "after", "eos")];
         for (wanted, id, place, mark) in wanted {
             if wanted && id.is_none() {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!(
                         "the {kind} tokenizer of these documents has no token {place} a document"
                     ),
@@ -160,13 +162,13 @@ impl TextWindows {
     }
 
     /// Fills `batch` with the windows of these numbers, one per row.
-    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
+    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), Problem> {
         let seq_len = self.options.seq_len;
         batch.reset(numbers.end.saturating_sub(numbers.start) as usize, seq_len);
         for number in numbers {
             let start = number.checked_mul(seq_len as u64).filter(|start| *start <= u64::MAX / 4);
             let Some(start) = start else {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!(
                         "window {number} of {seq_len} tokens is beyond the longest possible stream"
                     ),
@@ -181,7 +183,7 @@ impl TextWindows {
     }
 
     /// The cut for window `number`. Without a shuffle it begins at `start`.
-    fn cut(&mut self, number: u64, start: u64) -> Result<u64, DataError> {
+    fn cut(&mut self, number: u64, start: u64) -> Result<u64, Problem> {
         let seq_len = self.options.seq_len as u64;
         Ok(match shuffle::of_split(self.options.shuffle, self.options.split) {
             Shuffle::Documents => number,
@@ -198,7 +200,7 @@ impl TextWindows {
     }
 
     /// Makes `pass` the one that holds stream position `at`, and returns it.
-    fn go_to(&mut self, at: u64) -> Result<Arc<Pass>, DataError> {
+    fn go_to(&mut self, at: u64) -> Result<Arc<Pass>, Problem> {
         if let Some(pass) = self.pass.as_ref().filter(|pass| pass.holds(at)) {
             return Ok(pass.clone());
         }
@@ -215,7 +217,7 @@ impl TextWindows {
     }
 
     /// Puts the `seq_len` + 1 stream tokens from `start` on into `tokens`.
-    fn read(&mut self, start: u64) -> Result<(), DataError> {
+    fn read(&mut self, start: u64) -> Result<(), Problem> {
         let mut pass = self.go_to(start)?;
         let TextWindows { index, options, order, pass: _, other, tokens, scratch } = self;
         let Info { bos, eos, .. } = *index.tokenizer();

@@ -11,8 +11,10 @@ mod questions;
 
 use std::ops::Range;
 
+use dsl::Problem;
+
+use super::Split;
 use super::batch::{Answer, Batch};
-use super::{DataError, Split};
 use key::generator;
 pub(super) use key::window_key;
 pub use lab::experiment::{Ids, LossOn, Order};
@@ -60,12 +62,12 @@ pub struct TaskWindows {
 
 impl TaskWindows {
     /// Refuses options that could only give empty or misleading windows.
-    pub fn new(task: Task, options: Options) -> Result<TaskWindows, DataError> {
+    pub fn new(task: Task, options: Options) -> Result<TaskWindows, Problem> {
         let Options { seq_len, seed, split, mode, order, loss_on, ids } = options;
         let name = task.name();
         let least = task.least_tokens(mode);
         if (seq_len as u64) < least.saturating_sub(1) {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!(
                     "a window of seq_len {seq_len} ends before the first answer of any {name} sample, which takes {least} tokens"
                 ),
@@ -73,7 +75,7 @@ impl TaskWindows {
             ));
         }
         if seq_len > 1 << 24 {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("seq_len is {seq_len}, more than a window can hold"),
                 format!("set seq_len to {} or less", 1 << 24),
             ));
@@ -81,7 +83,7 @@ impl TaskWindows {
         match (loss_on, task.has_labels()) {
             (LossOn::Answer, true) | (LossOn::All, true | false) => {}
             (LossOn::Answer, false) => {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!("loss_on is `answer`, but {name} samples do not label their answers"),
                     "set loss_on = \"all\", as published",
                 ));
@@ -90,7 +92,7 @@ impl TaskWindows {
         match (order, split) {
             (Order::Indexed, Split::Train | Split::HeldOut) | (Order::Published, Split::Train) => {}
             (Order::Published, Split::HeldOut) => {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     "the published order is the training stream; nothing in it is held out",
                     "evaluate on the indexed order, which shares no window with the published one",
                 ));
@@ -161,13 +163,13 @@ impl TaskWindows {
     }
 
     /// Fills `batch` with the windows of these numbers, one per row. In the published order they must be the next ones.
-    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
+    pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), Problem> {
         let rows = numbers.end.saturating_sub(numbers.start);
         match self.options.order {
             Order::Indexed => {}
             Order::Published if numbers.start == self.next => {}
             Order::Published => {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!(
                         "the published order is one sequence from one seed: its next window is {}, not {}",
                         self.next, numbers.start
@@ -185,11 +187,11 @@ impl TaskWindows {
     }
 
     /// Refuses several ranks if they would have to share one sequence.
-    pub fn check_ranks(&self, ranks: u32) -> Result<(), DataError> {
+    pub fn check_ranks(&self, ranks: u32) -> Result<(), Problem> {
         match self.options.order {
             Order::Indexed => Ok(()),
             Order::Published if ranks == 1 => Ok(()),
-            Order::Published => Err(DataError::new(
+            Order::Published => Err(Problem::input(
                 format!(
                     "the published order is one sequence from one seed and cannot be shared by {ranks} ranks"
                 ),

@@ -1,10 +1,12 @@
 //! Diagnostics: an error or a warning, its place, and a correction to type.
 
 mod foreign;
+mod problem;
 mod render;
 pub(crate) mod syntax;
 
 pub use foreign::advice_for;
+pub use problem::{Problem, ProblemKind};
 pub use render::{render, render_coloured};
 
 use crate::Span;

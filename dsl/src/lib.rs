@@ -44,7 +44,8 @@ pub use ast::{
     Select, Statement, UnaryOp,
 };
 pub use diag::{
-    Diagnostic, Diagnostics, Label, Severity, advice_for, render, render_coloured, suggest,
+    Diagnostic, Diagnostics, Label, Problem, ProblemKind, Severity, advice_for, render,
+    render_coloured, suggest,
 };
 pub use number::{Decimal, NumberError};
 pub use parse::{parse, parse_bytes};

@@ -5,6 +5,7 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=DEP_CANONC_RUNTIME_LIBTORCH");
-    let lib = env::var("DEP_CANONC_RUNTIME_LIBTORCH").expect("canonc-runtime publishes its libtorch to those that link it");
+    let lib = env::var("DEP_CANONC_RUNTIME_LIBTORCH")
+        .expect("canonc-runtime publishes its libtorch to those that link it");
     println!("cargo:rustc-link-arg=-Wl,-rpath,{lib}");
 }

@@ -11,7 +11,7 @@ mod sound;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{LockError, Problem};
+use crate::error::{FieldProblem, LockError};
 use crate::experiment::{Experiment, Seeds};
 use crate::field::{FieldValue, Fields};
 use crate::grid::{MAX_POINTS, Point, along};
@@ -132,7 +132,7 @@ pub struct Run {
 #[derive(Debug)]
 pub enum NoComparison {
     /// An arm or a value is wrong; each problem gives its path in the comparison file.
-    Problems(Vec<Problem>),
+    Problems(Vec<FieldProblem>),
     /// The treatment of an arm is invalid.
     Treatment(String, Refusal),
     /// An arm differs from the base in more than its treatment.
@@ -281,7 +281,7 @@ impl Comparison {
     fn judge(&self) -> Result<BTreeMap<String, Verdict>, NoComparison> {
         let Some(base) = self.arm(&self.base) else {
             let message = format!("`{}` is not an arm", self.base);
-            let problem = Problem::new("base", "no-such-arm", message, "name one of the arms");
+            let problem = FieldProblem::new("base", "no-such-arm", message, "name one of the arms");
             return Err(NoComparison::Problems(vec![problem]));
         };
         let mut verdicts = BTreeMap::new();
@@ -300,7 +300,7 @@ impl Comparison {
                     "{}; or name the arms that have it: arms = [\"…\"] under [match]",
                     refusal.help
                 );
-                let problem = Problem::new("match", "no-compensation", message, help);
+                let problem = FieldProblem::new("match", "no-compensation", message, help);
                 return Err(NoComparison::Problems(vec![problem]));
             }
             let verdict =
@@ -358,7 +358,7 @@ impl Comparison {
     }
 
     /// Checks the matching of each arm at every point of the grid.
-    fn match_arms(&self) -> Result<BTreeMap<String, Matched>, Vec<Problem>> {
+    fn match_arms(&self) -> Result<BTreeMap<String, Matched>, Vec<FieldProblem>> {
         let (mut matched, mut problems) = (BTreeMap::new(), Vec::new());
         let Some(matching) = self.matching else { return Ok(matched) };
         for arm in self.verdicts.keys().filter(|arm| self.scope.covers(arm)) {
@@ -380,7 +380,7 @@ impl Comparison {
     }
 
     /// Checks that what is said to compensate does.
-    fn check_compensation(&self) -> Result<(), Vec<Problem>> {
+    fn check_compensation(&self) -> Result<(), Vec<FieldProblem>> {
         let (Some(matching), Some(base)) = (self.matching, self.arm(&self.base)) else {
             return Ok(());
         };
@@ -390,7 +390,7 @@ impl Comparison {
             let sizes = entries.filter(|entry| self.scope.compensate.contains(&entry.entry));
             sizes.filter_map(move |entry| Some((self.arm(name)?, entry)))
         });
-        let problems: Vec<Problem> = sizes
+        let problems: Vec<FieldProblem> = sizes
             .filter_map(|(arm, entry)| {
                 let arm = (arm.name.as_str(), &arm.experiment);
                 matching.check_compensates(&base.experiment, arm, entry).err()
@@ -405,7 +405,7 @@ impl Comparison {
 
     /// The base first, then the other arms, then the A/A arm; each by grid point, then by
     /// seed.
-    fn make_runs(&self, points: &[Point]) -> Result<Vec<Run>, Vec<Problem>> {
+    fn make_runs(&self, points: &[Point]) -> Result<Vec<Run>, Vec<FieldProblem>> {
         let base = |arm: &&Arm| arm.name == self.base;
         let ordered = self.arms.iter().filter(base).map(|arm| (arm, Role::Base, &self.seeds));
         let others = self.arms.iter().filter(|arm| !base(arm));
@@ -498,12 +498,12 @@ fn with(
     experiment: &Experiment,
     name: String,
     values: &Fields,
-) -> Result<Experiment, Vec<Problem>> {
+) -> Result<Experiment, Vec<FieldProblem>> {
     experiment.with(name, values)
 }
 
-fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
-    let named = |p: Problem| Problem {
+fn at_arm(arm: &str, problems: Vec<FieldProblem>) -> Vec<FieldProblem> {
+    let named = |p: FieldProblem| FieldProblem {
         path: format!("arms.{arm}"),
         message: format!("arm `{arm}`: {}", p.message),
         ..p
@@ -512,12 +512,12 @@ fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
 }
 
 /// The points of the grid; a single one without a grid.
-fn points(grid: &[Grid]) -> Result<Vec<Point>, Problem> {
+fn points(grid: &[Grid]) -> Result<Vec<Point>, FieldProblem> {
     let mut points = vec![Point { arch: 0, fields: Fields::new(), words: Vec::new() }];
     for Grid { paths, values } in grid {
         if points.len().saturating_mul(values.len()) > MAX_POINTS {
             let message = format!("the grid has more than {MAX_POINTS} points");
-            return Err(Problem::new("grid", "too-many-points", message, "make it smaller"));
+            return Err(FieldProblem::new("grid", "too-many-points", message, "make it smaller"));
         }
         points = along(&points, paths, values);
     }

@@ -273,7 +273,7 @@ pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
 }
 
 /// The first problem of an experiment that should never have been locked.
-pub(crate) fn first(problems: Vec<Problem>) -> LockError {
+pub(crate) fn first(problems: Vec<FieldProblem>) -> LockError {
     match problems.first() {
         Some(found) => problem(&found.path, &found.message, &found.help),
         None => inconsistent("an experiment was refused without a reason"),
@@ -291,7 +291,7 @@ pub(crate) fn inconsistent(what: &str) -> LockError {
 
 /// A problem with a field of an experiment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct FieldProblem {
     /// Path of the field, or the nearest one.
     pub path: String,
     /// A stable word, `kebab-case`.
@@ -302,20 +302,20 @@ pub struct Problem {
     pub help: String,
 }
 
-impl Problem {
+impl FieldProblem {
     pub(crate) fn new(
         path: &str,
         code: &'static str,
         message: String,
         help: impl Into<String>,
-    ) -> Problem {
-        Problem { path: path.to_owned(), code, message, help: help.into() }
+    ) -> FieldProblem {
+        FieldProblem { path: path.to_owned(), code, message, help: help.into() }
     }
 
-    pub(crate) fn missing(def: &FieldDef) -> Problem {
+    pub(crate) fn missing(def: &FieldDef) -> FieldProblem {
         let (section, last) = def.table_and_name();
         let doc = def.doc.trim_end_matches('.');
-        Problem::new(
+        FieldProblem::new(
             def.path,
             "missing-field",
             format!("`{}` is not set, and has no default", def.path),
@@ -324,19 +324,19 @@ impl Problem {
     }
 
     /// A field that has no effect, given the other fields.
-    pub(crate) fn idle(def: &FieldDef, fields: &Fields) -> Problem {
+    pub(crate) fn idle(def: &FieldDef, fields: &Fields) -> FieldProblem {
         let (on, words) = def.only.unwrap_or(("", &[]));
         let has = fields.get(on).map_or_else(String::new, FieldValue::to_string);
         let words: Vec<String> = words.iter().map(|w| format!("\"{w}\"")).collect();
         if def.path == "evaluation.suites" && on == "data.task" {
-            return Problem::new(
+            return FieldProblem::new(
                 def.path,
                 "suite-needs-text",
                 format!("suites ask in text, but with {on} = {has} the tokens are not text"),
                 format!("remove suites, or train on text: {on} = {}", words.join(" or ")),
             );
         }
-        Problem::new(
+        FieldProblem::new(
             def.path,
             "idle-field",
             format!("`{}` has no effect when {on} = {has}", def.path),

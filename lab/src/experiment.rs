@@ -22,7 +22,7 @@ use std::rc::Rc;
 use dsl::Decimal;
 use tasks::sample::Mode;
 
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::section::lines;
 use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
@@ -103,7 +103,7 @@ impl Experiment {
         source: String,
         arch: Rc<LockedArch>,
         written: Fields,
-    ) -> Result<Experiment, Vec<Problem>> {
+    ) -> Result<Experiment, Vec<FieldProblem>> {
         let fields = complete(written)?;
         let mut problems = Vec::new();
         task::check(&fields, &mut problems);
@@ -185,7 +185,7 @@ impl Experiment {
     }
 
     /// The experiment with other values at some paths.
-    pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
+    pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<FieldProblem>> {
         let mut fields = self.chosen();
         // Only one form of the budget is stored; a new value replaces either form.
         if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
@@ -269,7 +269,7 @@ impl Experiment {
 }
 
 /// Fills in defaults and checks that every field exists.
-fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
+fn complete(written: Fields) -> Result<Fields, Vec<FieldProblem>> {
     let mut problems = Vec::new();
     let mut fields = written;
     batch::resolve(&mut fields, &mut problems);
@@ -292,14 +292,14 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
                 }
                 // The default depends on a missing field, which is reported itself.
                 None if def.follows() => {}
-                None => problems.push(Problem::missing(def)),
+                None => problems.push(FieldProblem::missing(def)),
             },
-            (false, true) => problems.push(Problem::idle(def, &fields)),
+            (false, true) => problems.push(FieldProblem::idle(def, &fields)),
         }
     }
     let weights = counts(&fields, "data.weights");
     if !weights.is_empty() && weights.iter().all(|weight| *weight == 0) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "data.weights",
             "bad-weights",
             "every weight is 0, so no source would be read".to_owned(),
@@ -310,7 +310,7 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
 }
 
 /// A table of a task's parameters, `[data.depo]`, also names the task.
-fn name_task(fields: &mut Fields, problems: &mut Vec<Problem>) {
+fn name_task(fields: &mut Fields, problems: &mut Vec<FieldProblem>) {
     if fields.contains_key("data.task") {
         return;
     }
@@ -325,7 +325,7 @@ fn name_task(fields: &mut Fields, problems: &mut Vec<Problem>) {
             fields.insert("data.task".to_owned(), FieldValue::text(*one));
         }
         [one, other, ..] => {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 "data.task",
                 "two-tasks",
                 format!("[data.{one}] and [data.{other}] are two different tasks"),
@@ -342,9 +342,9 @@ fn depends(path: &str, on: &str) -> bool {
     field::find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on))
 }
 
-fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
+fn budget(fields: &Fields, problems: &mut Vec<FieldProblem>) -> Option<Budget> {
     let mut wrong = |path: &str, message: String, help: String| {
-        problems.push(Problem::new(path, "bad-budget", message, help));
+        problems.push(FieldProblem::new(path, "bad-budget", message, help));
         None
     };
     let Some(per_step) = derive::tokens_per_step(fields) else {
@@ -411,12 +411,12 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
 }
 
 /// `steps` is `None` if the budget is wrong, which was already reported.
-fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) -> Schedule {
+fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<FieldProblem>) -> Schedule {
     let warmup = count(fields, "schedule.warmup");
     let lr_min_ratio = real(fields, "schedule.lr_min_ratio");
     let cycle = real(fields, "schedule.cycle");
     if let Some(steps) = steps.filter(|steps| warmup > *steps) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "schedule.warmup",
             "bad-schedule",
             format!("warmup takes {}, but the run has {steps}", dsl::counted(warmup, "step")),
@@ -436,7 +436,7 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
         "wsd" => {
             let decay = Decay::named(text(fields, "schedule.decay")).unwrap_or(Decay::Hyperbola);
             if lr_min_ratio.is_zero() && decay == Decay::Hyperbola {
-                problems.push(Problem::new(
+                problems.push(FieldProblem::new(
                     "schedule.lr_min_ratio",
                     "bad-schedule",
                     "lr_min_ratio is 0, which the hyperbola of wsd never reaches".to_owned(),
@@ -448,7 +448,7 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
                 whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less)
             };
             if let Some(steps) = steps.filter(less_than_one) {
-                problems.push(Problem::new(
+                problems.push(FieldProblem::new(
                     "schedule.cycle",
                     "bad-schedule",
                     format!("a cycle of {cycle} x {steps} steps is less than one step"),
@@ -463,7 +463,7 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) ->
 }
 
 /// The data; `None` if its task has a problem, which `task::check` reports.
-fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Data> {
+fn data(fields: &Fields, problems: &mut Vec<FieldProblem>) -> Option<Data> {
     let seq_len = count(fields, "data.seq_len");
     let loss_on =
         if text(fields, "data.loss_on") == "answer" { LossOn::Answer } else { LossOn::All };
@@ -473,7 +473,7 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Data> {
             let per_million =
                 real(fields, "data.held_out").mul(million).ok().and_then(Decimal::to_int);
             if per_million.is_none() {
-                problems.push(Problem::new(
+                problems.push(FieldProblem::new(
                     "data.held_out",
                     "bad-held-out",
                     "held_out has more than six decimals".to_owned(),
@@ -482,7 +482,7 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Data> {
             }
             let measures = !list(fields, "evaluation.metrics").is_empty();
             if per_million == Some(0) && measures {
-                problems.push(Problem::new(
+                problems.push(FieldProblem::new(
                     "data.held_out",
                     "nothing-held-out",
                     "held_out is 0, so there are no documents to evaluate on".to_owned(),

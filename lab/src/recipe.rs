@@ -17,7 +17,7 @@ use dsl::{Diagnostics, FileId, Sources, Span};
 use tasks::task;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::experiment::{Experiment, LockedArch};
 use crate::field::{self, FieldValue, Fields, shown};
 use compiler::resolve::import_target;
@@ -255,8 +255,8 @@ impl Recipe {
     }
 
     /// Adds a problem once, even if several points have it.
-    fn report(&self, found: &Problem, diagnostics: &mut Diagnostics) {
-        let Problem { path, code, message, help } = found;
+    fn report(&self, found: &FieldProblem, diagnostics: &mut Diagnostics) {
+        let FieldProblem { path, code, message, help } = found;
         let made = diag::problem(self.place(path), code, message, help);
         if !diagnostics.iter().any(|d| d.message == made.message) {
             diagnostics.push(made);

@@ -2,6 +2,7 @@
 //!
 //! Claims are above the seal; time and duration are below it, so two runs of one lock on one machine claim the same text.
 
+use dsl::Problem;
 use lab::field::quote;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use compiler::digest::Digest;
 use serde::Deserialize;
 
 use crate::fault::{Faults, Point};
-use crate::run::{Kernels, RunError, cannot_write, refuse_other_text, replace, seal, unseal};
+use crate::run::{Kernels, cannot_write, refuse_other_text, replace, seal, unseal};
 
 const TAG: &str = "canonc.attestation.v1";
 
@@ -141,7 +142,7 @@ impl Attestation {
         path: &Path,
         circumstances: Circumstances,
         faults: &Faults,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let text = self.file(&circumstances);
         let written = (|| {
             faults.pass(Point::AttestBefore)?;
@@ -256,8 +257,9 @@ fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
 mod tests {
     use std::collections::BTreeSet;
 
+    use dsl::ProblemKind;
+
     use super::*;
-    use crate::run::RunErrorKind;
 
     fn attestation() -> Attestation {
         let digest = |what: &str| Digest::of("test", what);
@@ -313,7 +315,7 @@ mod tests {
         let full = Faults::parse("attest-full").unwrap();
         let before = std::fs::read(&path).unwrap();
         let error = attestation().write(&path, Circumstances::default(), &full).unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Machine);
+        assert_eq!(error.kind, ProblemKind::Machine);
         assert_eq!(std::fs::read(&path).unwrap(), before);
     }
 }

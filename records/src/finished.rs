@@ -4,13 +4,14 @@
 //! tensors are read and nothing is computed from the lock (`canonc verify` does both), so this is quick.
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use lab::experiment::{Digests, Experiment};
 use lab::field::SuiteTask;
 
 use crate::attest::Attestation;
 use crate::job::Job;
 use crate::metrics::{self, Evaluation, Record, Start, Step};
-use crate::run::{Paths, RunError, cannot_read};
+use crate::run::{Paths, cannot_read};
 
 /// A lock's requirements for its finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl<'a> From<&'a Job> for Expected<'a> {
 }
 
 /// The attestation and log of a finished run, if they agree with each other and with the lock.
-pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<Record>), RunError> {
+pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<Record>), Problem> {
     let path = paths.attestation();
     let text = match disk::read_text(&path, disk::SMALL) {
         Ok(text) => text,
@@ -65,7 +66,7 @@ pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<R
 
 /// The records that an unfinished run has logged so far, and the last step. A process may be working on it, so an
 /// incomplete line is skipped.
-pub fn so_far(paths: &Paths, expected: Expected<'_>) -> Result<(Vec<Record>, u64), RunError> {
+pub fn so_far(paths: &Paths, expected: Expected<'_>) -> Result<(Vec<Record>, u64), Problem> {
     let (records, _) = metrics::read(&paths.metrics())?;
     let reached = order(expected, &records).map_err(|what| mismatch(paths, &what))?;
     of_suites(expected, &records).map_err(|what| mismatch(paths, &what))?;
@@ -77,7 +78,7 @@ pub fn records(
     paths: &Paths,
     expected: Expected<'_>,
     attestation: &Attestation,
-) -> Result<Vec<Record>, RunError> {
+) -> Result<Vec<Record>, Problem> {
     check_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
     let (records, head) = metrics::read(&paths.metrics())?;
     of_the_log(attestation, &records, head)
@@ -91,24 +92,24 @@ pub fn records(
 }
 
 /// The error for a run that was interrupted, or that a process is working on.
-fn unfinished(paths: &Paths) -> RunError {
+fn unfinished(paths: &Paths) -> Problem {
     let folder = paths.folder.display();
     if !paths.lock().exists() && !paths.metrics().exists() {
-        return RunError::finding(
+        return Problem::finding(
             format!("the run in {folder} has not started: it has no lock"),
             "train it with `canonc run` on its lock, or with `canonc compare` on the lock of its comparison",
         );
     }
-    RunError::finding(
+    Problem::finding(
         format!("the run in {folder} is not finished: it has no attestation.toml"),
         format!("continue it with `canonc run --lock {} --dir {folder}`", paths.lock().display()),
     )
 }
 
 /// The error for a folder that is not the finished run of its lock; `what` names the difference.
-pub fn mismatch(paths: &Paths, what: &str) -> RunError {
+pub fn mismatch(paths: &Paths, what: &str) -> Problem {
     let folder = paths.folder.display();
-    RunError::finding(
+    Problem::finding(
         format!("the run in {folder} is not the finished run of its lock: {what}"),
         format!(
             "restore the folder from a copy, or move it away, and the same command trains it again from the start; \

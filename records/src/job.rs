@@ -11,12 +11,13 @@ use compiler::digest::Digest;
 use compiler::graph::Graph;
 use compiler::plan::{Loss, ParamUpdate, Plan, Stream, TrainPlan};
 use compiler::plans;
+use dsl::Problem;
 use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 use lab::field::SuiteTask;
 
 use crate::checkpoint::{self, Slot};
 use crate::measure::Measure;
-use crate::run::{KernelNames, RunError, digest_of};
+use crate::run::{KernelNames, digest_of};
 use crate::{dropout, schedule};
 use data::batch::Batch;
 use data::text::index::TextIndex;
@@ -167,7 +168,7 @@ impl Job {
         experiment: &Experiment,
         lock_text: &str,
         documents: Option<Arc<TextIndex>>,
-    ) -> Result<Job, RunError> {
+    ) -> Result<Job, Problem> {
         let Plans { training, evaluation: evaluation_plan, writing, answering } =
             plans(experiment)?;
         let budget = experiment.budget;
@@ -228,12 +229,12 @@ impl Job {
     }
 
     /// The micro-batches of the step after `step` updates, in order.
-    pub fn batches(&mut self, step: u64) -> Result<Vec<Batch>, RunError> {
+    pub fn batches(&mut self, step: u64) -> Result<Vec<Batch>, Problem> {
         (0..self.micro_batches).map(|index| self.batch(step, index)).collect()
     }
 
     /// One micro-batch of the step after `step` updates.
-    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
+    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, Problem> {
         micro_batch(&mut self.train, (self.micro_batches, self.rows), step, index)
     }
 
@@ -275,7 +276,7 @@ pub struct Reader {
 
 impl Reader {
     /// One micro-batch of the step after `step` updates.
-    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, RunError> {
+    pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, Problem> {
         micro_batch(&mut self.train, self.counts, step, index)
     }
 }
@@ -285,7 +286,7 @@ fn micro_batch(
     (count, rows): (u64, u64),
     step: u64,
     index: u64,
-) -> Result<Batch, RunError> {
+) -> Result<Batch, Problem> {
     let first = step
         .checked_mul(count)
         .and_then(|micro_batches| micro_batches.checked_mul(rows))
@@ -303,13 +304,13 @@ fn micro_batch(
 }
 
 /// The plan text of an experiment's job. It does not depend on the documents.
-pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
+pub fn plan_text(experiment: &Experiment) -> Result<String, Problem> {
     let Plans { training, evaluation, writing, answering } = plans(experiment)?;
     Ok(text_of(&training, &others(&evaluation, writing.as_ref(), answering.as_ref())))
 }
 
 /// The learning rate as a function of the number of updates done.
-pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
+pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, Problem> {
     let steps = experiment.budget.steps;
     let lr = experiment.lr.to_f64();
     let schedule = experiment.schedule.to_f64();
@@ -318,7 +319,7 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
 }
 
 /// The names of all kernels that an experiment's training executes, and of all kernels in any plan.
-pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
+pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, Problem> {
     let Plans { training, evaluation, writing, answering } = plans(experiment)?;
     let others = others(&evaluation, writing.as_ref(), answering.as_ref());
     Ok(KernelNames::from_plans(&training, others.into_iter().map(|(_, plan)| plan)))
@@ -356,7 +357,7 @@ fn others<'a>(
     all
 }
 
-fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
+fn plans(experiment: &Experiment) -> Result<Plans, Problem> {
     let graph = &experiment.arch.compiled.graph;
     let options = experiment.train_options();
     let stream = Stream { state_in: true, state_out: true };
@@ -405,7 +406,7 @@ fn text_of(training: &TrainPlan, others: &[(&str, &Plan)]) -> String {
 pub fn windows(
     experiment: &Experiment,
     documents: Option<Arc<TextIndex>>,
-) -> Result<(Windows, Windows), RunError> {
+) -> Result<(Windows, Windows), Problem> {
     let seq_len = usize::try_from(experiment.data.seq_len)
         .map_err(|_| input("a window is longer than this machine can address"))?;
     let seeds = experiment.seeds;
@@ -434,7 +435,7 @@ pub fn windows(
         DataSource::Text { name, digest, tokenizer, .. } => {
             let index = the_documents(name, *digest, documents)?;
             if let Some(differs) = text::locked::mismatch(tokenizer, index.tokenizer()) {
-                return Err(RunError::finding(
+                return Err(Problem::finding(
                     differs,
                     "prepare them with the lock's tokenizer, or build an experiment with theirs",
                 ));
@@ -442,7 +443,7 @@ pub fn windows(
             let make = |split, seed| {
                 let options = text::locked::options(&experiment.data.source, seq_len, split, seed)
                     .ok_or_else(|| input("the task has no documents"))?;
-                Ok::<_, RunError>(Windows::Text(TextWindows::new(index.clone(), options)?))
+                Ok::<_, Problem>(Windows::Text(TextWindows::new(index.clone(), options)?))
             };
             // If nothing is measured, no documents need to be held out, since these windows are not read.
             let measured = !experiment.evaluation.metrics.is_empty();
@@ -458,15 +459,15 @@ fn the_documents(
     name: &str,
     digest: Option<Digest>,
     documents: Option<Arc<TextIndex>>,
-) -> Result<Arc<TextIndex>, RunError> {
+) -> Result<Arc<TextIndex>, Problem> {
     let Some(digest) = digest else {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("the lock is open: data.source \"{name}\" has no digest yet"),
             "close it: `canonc bind LOCK --data PATH`",
         ));
     };
     let Some(index) = documents else {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("the lock trains on the documents \"{name}\", but none are given"),
             "name the prepared file with --data PATH",
         ));
@@ -476,17 +477,17 @@ fn the_documents(
 }
 
 /// Refuses documents that differ from those of the experiment's lock.
-pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(), RunError> {
+pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(), Problem> {
     match &experiment.data.source {
         DataSource::Text { name, digest: Some(digest), .. } => check_identity(name, *digest, index),
         DataSource::Text { .. } | DataSource::Task { .. } => Ok(()),
     }
 }
 
-fn check_identity(name: &str, locked: Digest, index: &TextIndex) -> Result<(), RunError> {
+fn check_identity(name: &str, locked: Digest, index: &TextIndex) -> Result<(), Problem> {
     let digest = digest_of(*index.identity());
     if locked == digest_of(*index.documents_digest()) {
-        return Err(RunError::finding(
+        return Err(Problem::finding(
             format!(
                 "an earlier canonc bound the lock only to the documents \"{name}\", not to their tokens"
             ),
@@ -494,7 +495,7 @@ fn check_identity(name: &str, locked: Digest, index: &TextIndex) -> Result<(), R
         ));
     }
     if digest != locked {
-        return Err(RunError::finding(
+        return Err(Problem::finding(
             format!(
                 "the documents \"{name}\" are not those of the lock: their digest is {}, the lock has {}",
                 digest.short(),
@@ -506,10 +507,10 @@ fn check_identity(name: &str, locked: Digest, index: &TextIndex) -> Result<(), R
     Ok(())
 }
 
-fn input(message: &str) -> RunError {
-    RunError::input(message, "correct the recipe and build it again")
+fn input(message: &str) -> Problem {
+    Problem::input(message, "correct the recipe and build it again")
 }
 
-fn unscheduled(error: schedule::BadSchedule) -> RunError {
-    RunError::input(error.message, error.help)
+fn unscheduled(error: schedule::BadSchedule) -> Problem {
+    Problem::input(error.message, error.help)
 }

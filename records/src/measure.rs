@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
-use crate::run::RunError;
+use dsl::Problem;
 
 /// How likely some tokens are after those before them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct Likelihood {
 /// A model that can be asked.
 pub trait Model {
     /// How likely the last `scored` tokens are, at least one and fewer than all.
-    fn likelihood(&mut self, tokens: Vec<i64>, scored: usize) -> Result<Likelihood, RunError>;
+    fn likelihood(&mut self, tokens: Vec<i64>, scored: usize) -> Result<Likelihood, Problem>;
 
     /// Passes the likeliest tokens after a prompt to `each`, one by one, up to `stop`.
     fn generate(
@@ -26,7 +26,7 @@ pub trait Model {
         max_tokens: usize,
         stop: Option<i64>,
         each: &mut dyn FnMut(i64) -> ControlFlow<()>,
-    ) -> Result<(), RunError>;
+    ) -> Result<(), Problem>;
 }
 
 /// The questions of a lock's tasks.
@@ -39,5 +39,5 @@ pub trait Measure: Debug + Send {
         task: usize,
         question: usize,
         longest: usize,
-    ) -> Result<Vec<f64>, RunError>;
+    ) -> Result<Vec<f64>, Problem>;
 }

@@ -13,9 +13,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
+use dsl::Problem;
 
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_read, cannot_write, in_place, parent, sync_folder};
+use crate::run::{cannot_read, cannot_write, in_place, parent, sync_folder};
 
 pub use questions::Asked;
 pub use questions::Questions;
@@ -63,24 +64,24 @@ struct Read {
 }
 
 /// The records of a log, with its chain checked, and the last chain. A torn last line is skipped.
-pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), RunError> {
+pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), Problem> {
     let (records, heads) = read_with_heads(path)?;
     let head = heads.last().copied();
     Ok((records, head))
 }
 
 /// An incomplete last line. Only a process that ended while writing leaves one.
-pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
+pub fn torn(path: &Path) -> Result<Option<String>, Problem> {
     Ok(read_lines(path)?.torn)
 }
 
 /// The records of a log, and the chain after each.
-pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunError> {
+pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), Problem> {
     let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
         let position = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
-            RunError::finding(
+            Problem::finding(
                 format!("{} is not a metrics line of this version of canonc", position()),
                 "read it with the canonc that wrote it",
             )
@@ -88,7 +89,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
         // A duplicate or extra member, or a number with other digits, would parse to the same record.
         let body = without_chain(line).map(|(body, _)| body).unwrap_or_default();
         if !record.is_written(&body) {
-            return Err(RunError::finding(
+            return Err(Problem::finding(
                 format!(
                     "{} is not as canonc writes it: it has {body}, but canonc writes {}",
                     position(),
@@ -105,7 +106,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
 
 impl Log {
     /// Opens the log at `path`, or begins it. Cuts a torn last line; refuses a log that was changed anywhere else.
-    pub fn open(path: &Path) -> Result<Log, RunError> {
+    pub fn open(path: &Path) -> Result<Log, Problem> {
         let write = |error: io::Error| cannot_write(path, &error);
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
         // A new file's name is part of the folder, so sync the folder.
@@ -160,7 +161,7 @@ impl Log {
     }
 
     /// Writes the next record, or finds it in the log with the same bytes.
-    pub fn append(&mut self, record: &Record, faults: &Faults) -> Result<Appended, RunError> {
+    pub fn append(&mut self, record: &Record, faults: &Faults) -> Result<Appended, Problem> {
         let text = record.text();
         let head = chain(self.head, &text);
         let line = with_chain(&text, head);
@@ -199,7 +200,7 @@ impl Log {
     }
 
     /// Makes every line so far durable.
-    pub fn sync(&self) -> Result<(), RunError> {
+    pub fn sync(&self) -> Result<(), Problem> {
         in_place(&self.file, &self.path)?;
         self.file.sync_all().map_err(|error| cannot_write(&self.path, &error))
     }
@@ -224,7 +225,7 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
     Some((format!("{text}}}"), Digest::parse(digits)?))
 }
 
-fn read_lines(path: &Path) -> Result<Read, RunError> {
+fn read_lines(path: &Path) -> Result<Read, Problem> {
     let mut read = Read::default();
     let mut number = 0;
     let lines_read = disk::each_line(path, |line| {
@@ -254,7 +255,7 @@ fn read_lines(path: &Path) -> Result<Read, RunError> {
     match lines_read {
         Ok(done) => done.map(|()| read),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Read::default()),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(RunError::finding(
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Problem::finding(
             format!("{} is not a metrics log: {error}", path.display()),
             "restore the file, or move the run's folder away and run again from the start",
         )),
@@ -262,8 +263,8 @@ fn read_lines(path: &Path) -> Result<Read, RunError> {
     }
 }
 
-fn altered(path: &Path, number: usize, what: &str) -> RunError {
-    RunError::finding(
+fn altered(path: &Path, number: usize, what: &str) -> Problem {
+    Problem::finding(
         format!(
             "line {} of {} was altered after it was written: {what}",
             number + 1,
@@ -274,7 +275,7 @@ fn altered(path: &Path, number: usize, what: &str) -> RunError {
 }
 
 /// The error when a repeated step gives another result: its name and the fields that differ, with both values.
-fn differs(path: &Path, logged: &str, record: &Record) -> RunError {
+fn differs(path: &Path, logged: &str, record: &Record) -> Problem {
     let before = Record::parse(logged);
     let mut what = before.map_or_else(Vec::new, |before| before.differences(record));
     if what.is_empty() {
@@ -282,7 +283,7 @@ fn differs(path: &Path, logged: &str, record: &Record) -> RunError {
     }
     let help = "check what changed since: the machine, the build of canonc or libtorch, or failing memory; a new \
      folder (--dir) starts the run again without this claim";
-    RunError::finding(
+    Problem::finding(
         format!("{} differs from {}: {}", record.place(), path.display(), what.join("; ")),
         help,
     )
@@ -404,7 +405,7 @@ mod tests {
                 && error.message.contains("loss was 1.0 and is 1.0000000000000002"),
             "{error}"
         );
-        assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
+        assert_eq!(error.kind, dsl::ProblemKind::Finding);
         assert!(!log.go_on_after(Digest::of("test", "unknown")));
     }
 

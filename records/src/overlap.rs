@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use lab::experiment::{DataSource, Experiment};
 
 use crate::job::Job;
-use crate::run::RunError;
 use data::Windows;
 use data::window::{Asked, TaskWindows};
 use tasks::task::{InTraining, names_where};
@@ -85,7 +85,7 @@ pub fn windows_of(experiment: &Experiment) -> Digest {
 pub fn overlap(
     experiment: &Experiment,
     progress: impl FnMut(u64, u64),
-) -> Result<Overlap, RunError> {
+) -> Result<Overlap, Problem> {
     overlap_of_tokens(experiment, u64::MAX, progress)
 }
 
@@ -94,7 +94,7 @@ pub fn overlap_of_tokens(
     experiment: &Experiment,
     most: u64,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Overlap, RunError> {
+) -> Result<Overlap, Problem> {
     let definition = match &experiment.data.source {
         DataSource::Text { .. } => return Err(no_questions("documents have")),
         DataSource::Task { task, .. } => task.definition(),
@@ -143,10 +143,10 @@ pub fn overlap_of_tokens(
     Ok(overlap)
 }
 
-fn no_questions(subject: &str) -> RunError {
+fn no_questions(subject: &str) -> Problem {
     let with = names_where(|task| task.in_training == InTraining::ByChance);
     let (last, others) = with.split_last().unwrap_or((&"", &[]));
-    RunError::input(
+    Problem::input(
         format!("{subject} no questions to compare"),
         format!("name a recipe of {} or {last}", others.join(", ")),
     )

@@ -12,13 +12,12 @@ mod owner;
 mod seal;
 mod watch;
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use data::DataError;
+use dsl::Problem;
 
 use crate::fault::{Faults, Point};
 
@@ -32,60 +31,6 @@ pub(crate) use watch::in_place;
 pub use owner::{belongs, of_another_version, read_experiment, read_lock};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 use watch::Watched;
-
-/// Why a run stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunError {
-    /// The kind of error.
-    pub kind: RunErrorKind,
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// What to do next.
-    pub help: String,
-}
-
-/// The kind of error, which decides the exit code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunErrorKind {
-    /// A claim is false: 1.
-    Finding,
-    /// Invalid input: 2.
-    Input,
-    /// This machine cannot do it, or not now: 3.
-    Machine,
-}
-
-impl RunError {
-    /// A claim that is false.
-    pub fn finding(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: RunErrorKind::Finding, message: message.into(), help: help.into() }
-    }
-
-    /// Invalid input.
-    pub fn input(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: RunErrorKind::Input, message: message.into(), help: help.into() }
-    }
-
-    /// A failure of this machine.
-    pub fn machine(message: impl Into<String>, help: impl Into<String>) -> RunError {
-        RunError { kind: RunErrorKind::Machine, message: message.into(), help: help.into() }
-    }
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind: _, message, help } = self;
-        write!(f, "{message}\nhelp: {help}")
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<DataError> for RunError {
-    fn from(DataError { message, help, machine: _ }: DataError) -> RunError {
-        RunError::input(message, help)
-    }
-}
 
 /// The file in a run's `checkpoints/` that names the newest checkpoint.
 pub const POINTER: &str = "latest";
@@ -169,9 +114,9 @@ impl RunFolder {
     pub fn open(
         folder: &Path,
         lock_text: &str,
-        belongs: impl FnOnce(&str) -> Result<(), RunError>,
+        belongs: impl FnOnce(&str) -> Result<(), Problem>,
         faults: &Faults,
-    ) -> Result<RunFolder, RunError> {
+    ) -> Result<RunFolder, Problem> {
         let paths = Paths::new(folder);
         let io = |path: &Path| {
             let path = path.to_owned();
@@ -202,7 +147,7 @@ impl RunFolder {
     }
 
     /// Writes a file of the run, unless it already has this content.
-    pub fn keep(&self, path: &Path, text: &str) -> Result<(), RunError> {
+    pub fn keep(&self, path: &Path, text: &str) -> Result<(), Problem> {
         if disk::read_text(path, disk::TEXT).ok().as_deref() == Some(text) {
             return Ok(());
         }
@@ -210,26 +155,26 @@ impl RunFolder {
     }
 
     /// Opens the logs of times and events, and watches them from now on.
-    pub fn watch(&self) -> Result<(), RunError> {
+    pub fn watch(&self) -> Result<(), Problem> {
         let mut watched = self.watched();
         [self.paths.timings(), self.paths.events()].iter().try_for_each(|path| watched.open(path))
     }
 
     /// Adds a line to `events.jsonl`.
-    pub fn record(&self, event: &Event) -> Result<(), RunError> {
+    pub fn record(&self, event: &Event) -> Result<(), Problem> {
         // Durable before any time of this process, so that the times of each process have its start.
         self.watched().append(&self.paths.events(), &event.line(), true)
     }
 
     /// Adds a line to `timings.jsonl`.
-    pub fn time(&self, line: &str) -> Result<(), RunError> {
+    pub fn time(&self, line: &str) -> Result<(), Problem> {
         in_place(&self.writer, &self.paths.writer())?;
         self.watched().append(&self.paths.timings(), line, false)
     }
 
     /// Refuses to go on if another program has changed a log or taken the writer's file away; with `whole`, every byte of
     /// them is compared.
-    pub fn check(&self, whole: bool) -> Result<(), RunError> {
+    pub fn check(&self, whole: bool) -> Result<(), Problem> {
         in_place(&self.writer, &self.paths.writer())?;
         self.watched().check(whole)
     }
@@ -240,7 +185,7 @@ impl RunFolder {
 }
 
 /// Adds a line to a log that is not evidence. A line torn by the end of a process stays on a line of its own.
-pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
+pub fn append_line(path: &Path, line: &str) -> Result<(), Problem> {
     let append = || {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
         let mut text = String::new();
@@ -260,10 +205,10 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
 }
 
 /// A run writes only to files in its own folder; a link there would lead to another one.
-fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+fn refuse_links(paths: &Paths) -> Result<(), Problem> {
     let checkpoints = paths.checkpoints();
     if fs::symlink_metadata(&checkpoints).is_ok_and(|found| !found.is_dir()) {
-        return Err(RunError::finding(
+        return Err(Problem::finding(
             format!(
                 "{} is a link or a file, not a run's folder of checkpoints",
                 checkpoints.display()
@@ -283,7 +228,7 @@ fn refuse_links(paths: &Paths) -> Result<(), RunError> {
         paths.checkpoints().join(POINTER),
     ] {
         if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-            return Err(RunError::finding(
+            return Err(Problem::finding(
                 format!("{} is a link, a folder or a device, not a file of a run", path.display()),
                 "put the file itself there, or name another folder with --dir",
             ));
@@ -293,7 +238,7 @@ fn refuse_links(paths: &Paths) -> Result<(), RunError> {
 }
 
 /// Refuses to write to a folder without a lock that holds anything except the beginnings of a run.
-fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
+fn refuse_strange(paths: &Paths) -> Result<(), Problem> {
     if paths.lock().exists() {
         return Ok(());
     }
@@ -303,7 +248,7 @@ fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
         let name = entry.map_err(|error| cannot_read(&paths.folder, &error))?.file_name();
         let name = name.to_string_lossy();
         if name != "writer" && !name.starts_with(UNFINISHED) {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!(
                     "{} is not a run's folder: it has no `lock`, but contains `{name}`",
                     paths.folder.display()
@@ -316,7 +261,7 @@ fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
 }
 
 /// Takes the writer's lock, or returns an error that names its holder.
-fn hold(path: &Path) -> Result<File, RunError> {
+fn hold(path: &Path) -> Result<File, Problem> {
     let write = |error: io::Error| cannot_write(path, &error);
     let mut file = OpenOptions::new()
         .read(true)
@@ -333,7 +278,7 @@ fn hold(path: &Path) -> Result<File, RunError> {
             let _ = file.read_to_string(&mut who);
             let who = who.trim();
             let by = if who.is_empty() { "another process".to_owned() } else { who.to_owned() };
-            return Err(RunError::machine(
+            return Err(Problem::machine(
                 format!("{} is in use by {by}", parent(path).display()),
                 "wait until it finishes, end it, or name another folder with --dir",
             ));
@@ -347,11 +292,13 @@ fn hold(path: &Path) -> Result<File, RunError> {
 
 #[cfg(test)]
 mod tests {
+    use dsl::ProblemKind;
+
     use super::*;
 
-    fn open(folder: &Path) -> Result<RunFolder, RunError> {
+    fn open(folder: &Path) -> Result<RunFolder, Problem> {
         let belongs = |text: &str| {
-            if text == "mine" { Ok(()) } else { Err(RunError::input("another", "help")) }
+            if text == "mine" { Ok(()) } else { Err(Problem::input("another", "help")) }
         };
         RunFolder::open(folder, "mine", belongs, &Faults::none())
     }
@@ -375,7 +322,7 @@ mod tests {
         let temporary = tempfile::tempdir().unwrap();
         let first = open(temporary.path()).unwrap();
         let error = open(temporary.path()).unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Machine);
+        assert_eq!(error.kind, ProblemKind::Machine);
         let by = format!("is in use by process {}", std::process::id());
         assert!(error.message.ends_with(&by), "{error}");
         drop(first);
@@ -394,7 +341,7 @@ mod tests {
         fs::write(temporary.path().join("thesis.tex"), "").unwrap();
         let error = open(temporary.path()).unwrap_err();
         assert!(error.message.contains("contains `thesis.tex`"), "{error}");
-        assert_eq!(error.kind, RunErrorKind::Input);
+        assert_eq!(error.kind, ProblemKind::Input);
     }
 
     #[test]
@@ -411,9 +358,9 @@ mod tests {
     fn a_place_that_cannot_be_written_is_the_machines_fault() {
         let temporary = tempfile::tempdir().unwrap();
         let error = cannot_write(temporary.path(), &io::ErrorKind::PermissionDenied.into());
-        assert_eq!(error.kind, RunErrorKind::Machine);
+        assert_eq!(error.kind, ProblemKind::Machine);
         let error = cannot_write(temporary.path(), &io::ErrorKind::StorageFull.into());
-        assert_eq!(error.kind, RunErrorKind::Machine);
+        assert_eq!(error.kind, ProblemKind::Machine);
     }
 
     #[test]
@@ -423,7 +370,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         for path in [file.clone(), file.join("run"), temporary.path().join("n".repeat(300))] {
             let error = open(&path).unwrap_err();
-            assert_eq!(error.kind, RunErrorKind::Input, "{error}");
+            assert_eq!(error.kind, ProblemKind::Input, "{error}");
             assert!(error.message.contains(&path.display().to_string()), "{error}");
         }
     }

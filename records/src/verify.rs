@@ -15,6 +15,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use dsl::Problem;
 use lab::experiment::{DataSource, Experiment};
 
 use crate::attest::{Attestation, Circumstances};
@@ -22,7 +23,7 @@ use crate::checkpoint::{self, MANIFEST, name_of};
 use crate::init;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
-use crate::run::{POINTER, Paths, RunError, cannot_read, read_experiment};
+use crate::run::{POINTER, Paths, cannot_read, read_experiment};
 use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
@@ -42,7 +43,7 @@ pub fn verify(
     folder: &Path,
     documents: Option<Arc<TextIndex>>,
     which: Remake,
-) -> Result<Report, RunError> {
+) -> Result<Report, Problem> {
     let paths = Paths::new(folder);
     let mut report = Report::default();
     special_files(&paths, &mut report);
@@ -237,7 +238,7 @@ fn special_files(paths: &Paths, report: &mut Report) {
 }
 
 /// The lock's text; `None` if a run's folder has lost it.
-fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
+fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, Problem> {
     let error = match disk::read_text(&paths.lock(), disk::SMALL) {
         Ok(text) => return Ok(Some(text)),
         Err(error) => error,
@@ -248,7 +249,7 @@ fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunEr
         return Ok(None);
     }
     let folder = paths.folder.display();
-    Err(RunError::input(
+    Err(Problem::input(
         format!("{folder} is not a run's folder: its lock cannot be read: {error}"),
         "name a folder written by `canonc run`, such as runs/NAME, or a lock",
     ))
@@ -295,7 +296,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
 }
 
 /// Refuses files in the folder that do not belong to a run; hidden files, which nothing reads, are named.
-fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
+fn other_files(paths: &Paths, report: &mut Report) -> Result<(), Problem> {
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);
     let (mut strange, mut hidden) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {

@@ -1,9 +1,9 @@
 //! What a run needs of a file of weights; whoever reads such files implements it.
 
-use super::run::RunError;
+use dsl::Problem;
 
 /// The parameters of an arch in a file.
 pub trait WeightSource {
     /// Passes the values of the parameter with this index to `put`, in order and in pieces.
-    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), RunError>;
+    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), Problem>;
 }

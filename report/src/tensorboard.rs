@@ -7,10 +7,11 @@ mod format;
 
 use std::path::Path;
 
+use dsl::Problem;
 use lab::experiment::Experiment;
 use records::finished;
 use records::metrics::{Evaluation, Record, Step};
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 use crate::compare::{Curves, TRAINING_LOSS};
 use crate::page::{started, step_seconds};
@@ -34,7 +35,7 @@ pub fn begins(folder: &Path) -> f64 {
 
 /// The bytes of the event file of a run: the events that it writes itself while it trains, with wall times of [`logged`],
 /// so that equal runs give equal bytes.
-pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, RunError> {
+pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, Problem> {
     let mut file = first(begins(folder), &experiment.id().to_string());
     for event in logged(folder, experiment)? {
         file.extend(event.record());
@@ -44,7 +45,7 @@ pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, RunErro
 
 /// The events of all that a run has logged so far. Wall times are the run's start plus seconds of training. Refuses a
 /// log of another lock.
-pub fn logged(folder: &Path, experiment: &Experiment) -> Result<Vec<Event>, RunError> {
+pub fn logged(folder: &Path, experiment: &Experiment) -> Result<Vec<Event>, Problem> {
     let paths = Paths::new(folder);
     let (records, _) = finished::so_far(&paths, experiment.into())?;
     let (seconds, mut now) = (step_seconds(&paths.timings()), begins(folder));

@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 
 use compiler::graph::Graph;
 use compiler::plan::{Options, Plan};
+use dsl::Problem;
 
 use crate::execute::{ExecuteError, Machine, Paths};
 use crate::generate::{Continuation, Generator, Sampling};
 use crate::likelihood::Scorer;
 use crate::weights::Weights;
 use records::measure::{Likelihood, Model};
-use records::run::RunError;
 
 /// An arch bound to a machine for answering requests.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Answerer {
 }
 
 impl Model for AnsweringModel<'_> {
-    fn likelihood(&mut self, tokens: Vec<i64>, scored: usize) -> Result<Likelihood, RunError> {
+    fn likelihood(&mut self, tokens: Vec<i64>, scored: usize) -> Result<Likelihood, Problem> {
         let Answerer { scorer, known, .. } = &mut *self.answerer;
         let request = (tokens, scored);
         if let Some(known) = known.get(&request) {
@@ -93,10 +93,10 @@ impl Model for AnsweringModel<'_> {
         max_tokens: usize,
         stop: Option<i64>,
         each: &mut dyn FnMut(i64) -> ControlFlow<()>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let Some(generator) = &self.answerer.generator else {
             let bug = "the plan that writes answers is missing";
-            return Err(RunError::machine(bug, "this is a bug in canonc; please report it"));
+            return Err(Problem::machine(bug, "this is a bug in canonc; please report it"));
         };
         let sampling = Sampling { temperature: 0.0, top_k: None, top_p: None, seed: 0 };
         let continuation = Continuation { prompt, max_tokens, sampling, stop };

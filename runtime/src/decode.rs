@@ -12,13 +12,13 @@
 use compiler::graph::Graph;
 use compiler::plan::{Options, Plan, Stream};
 use compiler::plans;
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Carried, ExecuteError, Machine, Streamer, check_ids};
 use crate::generate::{PREFILL, Sampling, check, choose, key};
 use crate::weights::Weights;
 use records::init::philox::Philox;
-use records::run::RunError;
 
 /// A prompt to continue.
 #[derive(Clone, Copy, Debug)]
@@ -90,11 +90,11 @@ impl Decoder {
         weights: &Weights,
         prompts: &[Prompt<'_>],
         how: SamplingOptions,
-    ) -> Result<Vec<Text>, RunError> {
+    ) -> Result<Vec<Text>, Problem> {
         check(&how.sampling(0))?;
         for (number, prompt) in prompts.iter().enumerate() {
             if prompt.tokens.is_empty() {
-                return Err(RunError::input(
+                return Err(Problem::input(
                     format!("prompt {number} is empty"),
                     "give at least one token",
                 ));
@@ -122,7 +122,7 @@ impl Decoder {
         weights: &Weights,
         prompts: &[(usize, Prompt<'a>)],
         how: SamplingOptions,
-    ) -> Result<Vec<Row<'a>>, RunError> {
+    ) -> Result<Vec<Row<'a>>, Problem> {
         let mut rows: Vec<Row<'a>> =
             prompts.iter().map(|(n, prompt)| Row::new(*n, *prompt)).collect();
         let mut ended = Vec::new();
@@ -190,7 +190,7 @@ impl<'a> Row<'a> {
     }
 
     /// The token to feed at position `at`: from its prompt, or after it, drawn from the logits there.
-    fn next(&mut self, at: usize, logits: &[f64], how: SamplingOptions) -> Result<i64, RunError> {
+    fn next(&mut self, at: usize, logits: &[f64], how: SamplingOptions) -> Result<i64, Problem> {
         if let Some(token) = self.prompt.tokens.get(at) {
             return Ok(*token);
         }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use records::run::RunError;
+use dsl::Problem;
 
 use crate::kernels::KernelError;
 
@@ -33,14 +33,14 @@ impl fmt::Display for ExecuteError {
 
 impl std::error::Error for ExecuteError {}
 
-impl From<ExecuteError> for RunError {
+impl From<ExecuteError> for Problem {
     /// Inputs are checked earlier, so an error here is the machine's, usually a lack of memory.
     fn from(error: ExecuteError) -> Self {
         let ExecuteError { message, help } = error;
         let help = help.unwrap_or_else(|| {
             "check that the machine has the memory that `--dry-run` estimates".to_owned()
         });
-        RunError::machine(message, help)
+        Problem::machine(message, help)
     }
 }
 

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
+use dsl::Problem;
 use tch::Device;
 
 use crate::answer::Answerer;
@@ -29,7 +30,7 @@ use data::Windows;
 use data::batch::{Answer, Batch};
 use records::job::{AnsweringPlans, Job, Metrics};
 use records::metrics::{Asked, Evaluation, Questions, Score};
-use records::run::{RunError, digest_of};
+use records::run::digest_of;
 use tasks::capo::bits::Losses;
 use tasks::task::{Scoring, Task};
 
@@ -72,11 +73,11 @@ impl Measurer {
     }
 
     /// Measures the state on the job's held-out windows.
-    pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
+    pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, Problem> {
         let never = AtomicBool::new(false);
         self.measure_until(job, state, &never)?.ok_or_else(|| {
             let why = "an evaluation stopped, but nobody asked it to";
-            RunError::machine(why, "this is a bug in canonc; please report it")
+            Problem::machine(why, "this is a bug in canonc; please report it")
         })
     }
 
@@ -86,7 +87,7 @@ impl Measurer {
         job: &mut Job,
         state: &State,
         stop: &AtomicBool,
-    ) -> Result<Option<Evaluation>, RunError> {
+    ) -> Result<Option<Evaluation>, Problem> {
         if let Some(team) = state.team() {
             Command::Evaluate.give(&*team.ranks)?;
         }
@@ -99,7 +100,7 @@ impl Measurer {
         job: &mut Job,
         state: &State,
         stop: &AtomicBool,
-    ) -> Result<Option<Evaluation>, RunError> {
+    ) -> Result<Option<Evaluation>, Problem> {
         match self.shared(job, state, stop) {
             Ok(evaluation) => Ok(Some(evaluation)),
             Err(Ended::Stopped) => Ok(None),
@@ -176,7 +177,7 @@ impl Measurer {
     }
 
     /// One batch of held-out windows with its predictions, as numbers.
-    fn predict(&self, job: &mut Job, state: &State, index: u64) -> Result<Vec<i64>, RunError> {
+    fn predict(&self, job: &mut Job, state: &State, index: u64) -> Result<Vec<i64>, Problem> {
         let mut batch = Batch::default();
         job.held_out.fill(windows(job, index), &mut batch)?;
         let (inputs, targets) = tensors(&batch, self.device)?;

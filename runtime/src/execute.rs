@@ -29,12 +29,12 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use compiler::plan::{DType, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels::{CudaLibrary, KernelError, cuda, cuda_devices, cuda_library, rope};
 
 use records::progress::bytes;
-use records::run::RunError;
 
 pub use crate::error::ExecuteError;
 pub use choose::{Choice, Paths, choose};
@@ -57,7 +57,7 @@ pub struct Machine {
 
 impl Machine {
     /// The CPU, or the first GPU if this machine has one that libtorch can use.
-    pub fn new(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, RunError> {
+    pub fn new(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, Problem> {
         let kind = if double { Kind::Double } else { Kind::Float };
         let device = if cuda { gpu(0, 1)? } else { Device::Cpu };
         Ok(Self { device, kind, kernels })
@@ -75,7 +75,7 @@ impl Machine {
 }
 
 /// The GPU of a process, ready for training. `place` is its rank's index among the `local` ones on its computer.
-pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
+pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, Problem> {
     let devices = cuda_devices();
     if devices == 0 {
         let why = match cuda_library() {
@@ -83,14 +83,14 @@ pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
             CudaLibrary::Loaded => "no NVIDIA GPU responds".to_owned(),
             CudaLibrary::Failed(why) => format!("libtorch_cuda cannot be loaded: {why}"),
         };
-        return Err(RunError::machine(
+        return Err(Problem::machine(
             format!("this machine cannot use CUDA: {why}"),
             "run on the CPU; `canonc doctor` shows what is available",
         ));
     }
     let index = gpu_of(place, local, devices)?;
     cuda::prepare(index).map_err(|error| {
-        RunError::machine(
+        Problem::machine(
             format!("GPU {index} cannot be used: {error}"),
             "unset the variable that it names, or use a GPU of compute capability 8.0 or later",
         )
@@ -100,7 +100,7 @@ pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, RunError> {
 
 /// The index of a rank's GPU among the `devices` that the process sees. `place` is the rank's index among the `local`
 /// ones on its computer. A launcher may make only its own GPU visible to each rank.
-fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, RunError> {
+fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, Problem> {
     match (place as usize, local as usize) {
         (_, local) if local > devices && devices != 1 => Err(too_many(local, devices)),
         // If several ranks have the same one, they detect that when they connect.
@@ -110,8 +110,8 @@ fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, RunError> {
 }
 
 /// The error for ranks that would have to share GPUs.
-pub fn too_many(ranks: usize, devices: usize) -> RunError {
-    RunError::machine(
+pub fn too_many(ranks: usize, devices: usize) -> Problem {
+    Problem::machine(
         format!(
             "{} on this machine need a GPU each, but it has {}",
             dsl::counted(ranks, "rank"),

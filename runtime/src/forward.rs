@@ -6,13 +6,13 @@
 use compiler::graph::Graph;
 use compiler::plan::{Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};
 use compiler::plans;
+use dsl::Problem;
 use tch::{Kind, Tensor};
 
 use crate::execute::{
     Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, Sums, Trainer, check_ids,
 };
 use crate::weights::{Weights, file};
-use records::run::RunError;
 
 /// A request for logits, losses and gradients.
 #[derive(Debug)]
@@ -49,19 +49,19 @@ pub struct Measured {
     pub nll: Tensor,
 }
 
-pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
+pub fn forward(request: &Request<'_>) -> Result<Answer, Problem> {
     let Request { graph, weights, tokens, targets, gradients, loss, options, machine } = request;
     check_ids("tokens", tokens, graph.vocab, false)?;
     if let Some(targets) = targets {
         check_ids("targets", targets, graph.vocab, true)?;
         if targets.size() != tokens.size() {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!("targets are {:?} and tokens {:?}", targets.size(), tokens.size()),
                 "give one target for each token",
             ));
         }
     } else if *gradients {
-        return Err(RunError::input("gradients need a loss", "give --targets"));
+        return Err(Problem::input("gradients need a loss", "give --targets"));
     }
     let weights = weights.on(machine.device, machine.kind)?;
     let streamer = Streamer::new(plans::forward(graph, Stream::default(), *options), *machine)?;
@@ -89,7 +89,7 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
 
 impl Answer {
     /// The bytes of a safetensors file.
-    pub fn bytes(&self) -> Result<Vec<u8>, RunError> {
+    pub fn bytes(&self) -> Result<Vec<u8>, Problem> {
         let named = self.named();
         let all: Vec<(&str, &Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
         file::bytes(&all, Some("forward"))
@@ -110,14 +110,14 @@ impl Answer {
 }
 
 /// Number of targets that are not ignored. There must be at least one.
-fn counted(targets: &Tensor) -> Result<i64, RunError> {
+fn counted(targets: &Tensor) -> Result<i64, Problem> {
     let count = targets
         .f_ne(IGNORED)
         .and_then(|counts| counts.f_sum(Kind::Int64))
         .and_then(|sum| sum.f_int64_value(&[]))
         .map_err(ExecuteError::from)?;
     if count == 0 {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("all targets are {IGNORED}, so the loss is undefined"),
             "give at least one target",
         ));

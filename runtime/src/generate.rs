@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 use compiler::graph::Graph;
 use compiler::plan::{Options, Plan, Stream};
 use compiler::plans;
+use dsl::Problem;
 use tch::Kind;
 
 use crate::execute::{Carried, ExecuteError, Machine, Paths, Piece, Streamer, check_ids};
 use crate::weights::Weights;
 use records::init::philox::Philox;
-use records::run::RunError;
 
 /// How to choose the next token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,7 +58,7 @@ pub const PREFILL: usize = 256;
 pub fn generate(
     request: &Request<'_>,
     each: impl FnMut(i64) -> ControlFlow<()>,
-) -> Result<Generated, RunError> {
+) -> Result<Generated, Problem> {
     let Request { graph, weights, prompt, max_tokens, sampling, stop, options, machine } = *request;
     let weights = weights.on(machine.device, machine.kind)?;
     let generator = Generator::new(graph, options, machine)?;
@@ -109,11 +109,11 @@ impl Generator {
         weights: &Weights,
         what: &Continuation<'_>,
         mut each: impl FnMut(i64) -> ControlFlow<()>,
-    ) -> Result<Generated, RunError> {
+    ) -> Result<Generated, Problem> {
         let Continuation { prompt, max_tokens, sampling, stop } = *what;
         check(&sampling)?;
         if prompt.is_empty() {
-            return Err(RunError::input("the prompt is empty", "give at least one token"));
+            return Err(Problem::input("the prompt is empty", "give at least one token"));
         }
         check_ids("the prompt's tokens", &Streamer::row(prompt)?, self.vocab, false)?;
         let mut carried = self.streamer.start(1)?;
@@ -138,19 +138,19 @@ impl Generator {
     }
 }
 
-pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {
+pub(crate) fn check(sampling: &Sampling) -> Result<(), Problem> {
     let Sampling { temperature, top_k, top_p, seed: _ } = *sampling;
     if !temperature.is_finite() || temperature < 0.0 {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("the temperature is {temperature}"),
             "give at least 0; 0 always takes the most likely token",
         ));
     }
     if top_k == Some(0) {
-        return Err(RunError::input("top-k of 0 leaves no token", "give 1 or more"));
+        return Err(Problem::input("top-k of 0 leaves no token", "give 1 or more"));
     }
     if let Some(top_p) = top_p.filter(|top_p| !(*top_p > 0.0 && *top_p <= 1.0)) {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("top-p is {top_p}"),
             "give more than 0 and at most 1, which keeps all tokens",
         ));
@@ -175,7 +175,7 @@ fn advance(
 }
 
 /// The next token, given logits. `index`: the number of earlier draws with this seed.
-pub fn draw(logits: &[f64], sampling: Sampling, index: u64) -> Result<i64, RunError> {
+pub fn draw(logits: &[f64], sampling: Sampling, index: u64) -> Result<i64, Problem> {
     check(&sampling)?;
     choose(logits, sampling, &Philox::new(&key(sampling.seed)), index)
 }
@@ -186,10 +186,10 @@ pub(crate) fn choose(
     sampling: Sampling,
     draws: &Philox,
     index: u64,
-) -> Result<i64, RunError> {
+) -> Result<i64, Problem> {
     let Sampling { temperature, top_k, top_p, seed: _ } = sampling;
     if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
-        return Err(RunError::finding(
+        return Err(Problem::finding(
             format!("the model returned a logit of {bad}"),
             "check that the weights come from a run that did not diverge",
         ));
@@ -204,7 +204,7 @@ pub(crate) fn choose(
     order.sort_unstable_by(by_logit);
     order.truncate(top_k.unwrap_or(usize::MAX));
     let Some(best) = order.first() else {
-        return Err(RunError::input("the vocabulary is empty", "use an arch with a vocabulary"));
+        return Err(Problem::input("the vocabulary is empty", "use an arch with a vocabulary"));
     };
     let most = logit(best);
     let mut weights: Vec<f64> = order

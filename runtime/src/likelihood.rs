@@ -6,13 +6,13 @@
 use compiler::graph::Graph;
 use compiler::plan::{IGNORED, Loss, Options, Plan};
 use compiler::plans;
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, check_ids};
 use crate::state::values;
 use crate::weights::Weights;
 use records::measure::Likelihood;
-use records::run::RunError;
 
 /// An arch bound to a machine for measuring texts.
 #[derive(Debug)]
@@ -48,12 +48,12 @@ impl Scorer {
         weights: &Weights,
         tokens: &[i64],
         scored: usize,
-    ) -> Result<Likelihood, RunError> {
+    ) -> Result<Likelihood, Problem> {
         let inputs = tokens.len().saturating_sub(1);
         let skipped = match inputs.checked_sub(scored) {
             Some(skipped) if scored > 0 => skipped,
             Some(_) | None => {
-                return Err(RunError::input(
+                return Err(Problem::input(
                     format!("{scored} of {} tokens are to be predicted", tokens.len()),
                     "predict at least one token, and not the first one",
                 ));

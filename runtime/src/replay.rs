@@ -13,10 +13,12 @@ mod result;
 
 use std::collections::BTreeSet;
 
+use dsl::Problem;
+
 use crate::execute::Machine;
 use records::attest::{Attestation, RANKS_FACT};
 use records::job::Job;
-use records::run::{Kernels, Paths, RunError};
+use records::run::{Kernels, Paths};
 
 use shares::shares;
 
@@ -35,7 +37,7 @@ pub fn replay(
     machine: Machine,
     amount: Amount,
     observer: &mut dyn Observer,
-) -> Result<Replay, RunError> {
+) -> Result<Replay, Problem> {
     let mut replayer = Replayer::new(paths, job, machine)?;
     let mut starts = vec![0];
     starts.extend(replayer.run.kept.iter().map(|kept| kept.manifest.step).filter(|step| *step > 0));

@@ -9,10 +9,11 @@ mod reason;
 
 use crate::execute::Machine;
 use crate::replay::{Difference, Extent, Observer, Origin, Platform, Replayer, RunPoint};
+use dsl::Problem;
 use records::checkpoint::StateDifference;
 use records::job::Job;
 use records::metrics::Record;
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 pub use folders::against;
 pub use operation::Variant;
@@ -94,7 +95,7 @@ pub fn reproduce(
     job: Job,
     machine: Machine,
     observer: &mut dyn Observer,
-) -> Result<Reproduction, RunError> {
+) -> Result<Reproduction, Problem> {
     let mut replayer = Replayer::new(paths, job, machine)?;
     let mut reproduction = Reproduction::new(replayer.run.steps(), replayer.platform.clone());
     let mut state = replayer.state(&Origin::Initial)?;
@@ -152,7 +153,7 @@ const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so
  wrong";
 
 impl Search {
-    fn explain_record(&mut self, record: &Record, first: &mut First) -> Result<(), RunError> {
+    fn explain_record(&mut self, record: &Record, first: &mut First) -> Result<(), Problem> {
         if first.only_the_log_differs() {
             first.reasons.push(LOG_ONLY.to_owned());
             return Ok(());
@@ -172,7 +173,7 @@ impl Search {
         Ok(())
     }
 
-    fn explain_checkpoint(&mut self, step: u64, first: &mut First) -> Result<(), RunError> {
+    fn explain_checkpoint(&mut self, step: u64, first: &mut First) -> Result<(), Problem> {
         first.reasons.push(match &first.tensor {
             Some((_, Some(difference))) if self.origin.step() + 1 == step => {
                 reason::from_one_step(difference)

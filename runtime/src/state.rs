@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::plan::{MEANS, TERMS};
+use dsl::Problem;
 use lab::experiment::Shard;
 use tch::{Device, Kind, Tensor};
 
@@ -25,7 +26,7 @@ use data::batch::{Batch, digest_of_windows};
 use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store, TensorDigests};
 use records::job::Job;
 use records::metrics::Step;
-use records::run::{RunError, digest_of};
+use records::run::digest_of;
 use scale::reduce::{Order, ReduceError, Tree};
 use scale::schedule::{Counts, Schedule};
 use scale::shard::Shards;
@@ -58,7 +59,7 @@ pub(crate) struct Division {
 
 impl State {
     /// The initial state of every run of the job.
-    pub fn initial(job: &Job, machine: Machine) -> Result<State, RunError> {
+    pub fn initial(job: &Job, machine: Machine) -> Result<State, Problem> {
         let weights = Weights::init(&job.graph, job.init_seed)?;
         let weights = weights.to(machine.device, machine.kind)?;
         let moments = Moments::zeros(&weights, &job.updates)?;
@@ -76,7 +77,7 @@ impl State {
         job: &Job,
         machine: Machine,
         division: Division,
-    ) -> Result<State, RunError> {
+    ) -> Result<State, Problem> {
         let (rank, shards) = (division.team.ranks.rank(), &division.team.schedule.shards);
         let mut moments = Moments { first: Vec::new(), second: Vec::new() };
         let weights = Weights::init_by(&job.graph, |index, param| {
@@ -107,7 +108,7 @@ impl State {
         machine: Machine,
         store: &Store,
         found: &SavedCheckpoint,
-    ) -> Result<State, RunError> {
+    ) -> Result<State, Problem> {
         State::load_by(job, machine, store, found, &mut |_, _, whole| Ok(whole))
     }
 
@@ -119,7 +120,7 @@ impl State {
         store: &Store,
         found: &SavedCheckpoint,
         division: Division,
-    ) -> Result<State, RunError> {
+    ) -> Result<State, Problem> {
         let team = &division.team;
         let mut deal = |part, index, whole: Tensor| {
             if !division.keeps(part, index) {
@@ -144,8 +145,8 @@ impl State {
         machine: Machine,
         store: &Store,
         found: &SavedCheckpoint,
-        keep: &mut dyn FnMut(Part, usize, Tensor) -> Result<Tensor, RunError>,
-    ) -> Result<State, RunError> {
+        keep: &mut dyn FnMut(Part, usize, Tensor) -> Result<Tensor, Problem>,
+    ) -> Result<State, Problem> {
         let slots = job.slots();
         let mut tensors: [Vec<Tensor>; 3] = Default::default();
         // An error of `keep` does not mean that the file is damaged.
@@ -176,7 +177,7 @@ impl State {
     }
 
     /// Does one update and returns its record for the log.
-    pub fn advance(&mut self, job: &mut Job, trainer: &Trainer) -> Result<Step, RunError> {
+    pub fn advance(&mut self, job: &mut Job, trainer: &Trainer) -> Result<Step, Problem> {
         let batches = job.batches(self.step)?;
         self.advance_on(&batches, job, trainer)
     }
@@ -187,7 +188,7 @@ impl State {
         batches: &[Batch],
         job: &Job,
         trainer: &Trainer,
-    ) -> Result<Step, RunError> {
+    ) -> Result<Step, Problem> {
         let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
         let windows: Vec<blake3::Hash> = batches.iter().flat_map(Batch::window_digests).collect();
         let order: Vec<u64> = (0..batches.len() as u64).collect();
@@ -220,7 +221,7 @@ impl State {
     }
 
     /// The digest of all weights, as in a checkpoint of them.
-    pub fn weights_digest(&self, job: &Job) -> Result<Digest, RunError> {
+    pub fn weights_digest(&self, job: &Job) -> Result<Digest, Problem> {
         let mut digests = TensorDigests::default();
         let mut bytes = Vec::new();
         for (index, slot) in job.slots().iter().enumerate() {
@@ -232,7 +233,7 @@ impl State {
     }
 
     /// Appends a tensor's elements as little-endian f32.
-    pub fn read(&self, part: Part, index: usize, out: &mut Vec<u8>) -> Result<(), RunError> {
+    pub fn read(&self, part: Part, index: usize, out: &mut Vec<u8>) -> Result<(), Problem> {
         let tensor = self.tensor(part, index)?;
         let values = match &self.division {
             Some(division) if division.keeps(part, index) && division.holds_pieces_of(part) => {
@@ -304,7 +305,7 @@ impl Division {
 
 impl State {
     /// Takes over a tensor that rank 0 sends.
-    pub(crate) fn take(&mut self, part: Part, index: usize) -> Result<(), RunError> {
+    pub(crate) fn take(&mut self, part: Part, index: usize) -> Result<(), Problem> {
         let division = self.division()?.clone();
         let mine = self.tensor(part, index)?;
         let theirs = match division.holds_pieces_of(part) {
@@ -317,7 +318,7 @@ impl State {
     }
 
     /// Sends what this rank owns of a tensor to rank 0.
-    pub(crate) fn send(&self, part: Part, index: usize) -> Result<(), RunError> {
+    pub(crate) fn send(&self, part: Part, index: usize) -> Result<(), Problem> {
         self.division()?.team.collect(index, self.tensor(part, index)?)?;
         Ok(())
     }
@@ -327,11 +328,11 @@ impl State {
         self.division.as_ref().map(|division| &division.team)
     }
 
-    fn division(&self) -> Result<&Division, RunError> {
+    fn division(&self) -> Result<&Division, Problem> {
         self.division.as_ref().ok_or_else(|| broken("this run has one rank"))
     }
 
-    fn tensor(&self, part: Part, index: usize) -> Result<&Tensor, RunError> {
+    fn tensor(&self, part: Part, index: usize) -> Result<&Tensor, Problem> {
         let tensors = match part {
             Part::Weights => &self.weights.tensors,
             Part::FirstMoment => &self.moments.first,
@@ -362,7 +363,7 @@ pub fn gradients(
     order: &[u64],
     in_sequence: u64,
     counted: u64,
-) -> Result<Sums, RunError> {
+) -> Result<Sums, Problem> {
     let rows = batches.first().map_or(0, Batch::rows) as u64;
     let draws = |index: u64| Draws { key: 0, window: index * rows };
     let reduce = Order { count: batches.len() as u64, in_sequence };
@@ -382,7 +383,7 @@ fn sum_gradients(
     reduce: Order,
     counted: u64,
     draws: &dyn Fn(u64) -> Draws,
-) -> Result<Sums, RunError> {
+) -> Result<Sums, Problem> {
     let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
     let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(reduce);
     let device = trainer.machine().device;
@@ -439,11 +440,11 @@ fn from_bytes(slot: &Slot, bytes: &[u8], machine: Machine) -> Result<Tensor, Exe
     Ok(tensor.f_to_kind(machine.kind)?.f_to_device(machine.device)?)
 }
 
-fn unbalanced(error: ReduceError) -> RunError {
+fn unbalanced(error: ReduceError) -> Problem {
     broken(&error.to_string())
 }
 
-fn broken(what: &str) -> RunError {
+fn broken(what: &str) -> Problem {
     let what = what.split("\nhelp: ").next().unwrap_or(what);
-    RunError::machine(what, "this is a bug in canonc; please report it")
+    Problem::machine(what, "this is a bug in canonc; please report it")
 }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use compiler::digest::Digest;
+use dsl::Problem;
 
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
@@ -31,7 +32,7 @@ use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
 use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use records::platform::memory_limit;
 use records::run::{
-    Difference, Event, Kernels, Paths, RunError, RunFolder, belongs, cannot_read, first_difference,
+    Difference, Event, Kernels, Paths, RunFolder, belongs, cannot_read, first_difference,
     kernel_lines, parse_kernels, wrong_kernels,
 };
 use records::verify;
@@ -85,7 +86,7 @@ pub fn train(
     machine: Machine,
     options: &Options<'_>,
     observer: &mut dyn Observer,
-) -> Result<TrainOutcome, RunError> {
+) -> Result<TrainOutcome, Problem> {
     let end = train_alone_or_lead(job, folder, machine, options, observer);
     if let Some(member) = options.ranks {
         let how = match &end {
@@ -109,7 +110,7 @@ fn train_alone_or_lead(
     machine: Machine,
     options: &Options<'_>,
     observer: &mut dyn Observer,
-) -> Result<TrainOutcome, RunError> {
+) -> Result<TrainOutcome, Problem> {
     let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
     // Create nothing for a run that cannot be trained. A finished run needs no more memory.
     if !Paths::new(folder).attestation().exists() {
@@ -155,7 +156,7 @@ fn attested(
     job: &Job,
     folder: &RunFolder,
     observer: &mut dyn Observer,
-) -> Result<Option<(Attestation, Vec<Record>)>, RunError> {
+) -> Result<Option<(Attestation, Vec<Record>)>, Problem> {
     let path = folder.paths.attestation();
     let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
     let why = match Attestation::parse(&text) {
@@ -184,7 +185,7 @@ fn end_events(
     attestation: &Attestation,
     records: &[Record],
     last: u64,
-) -> Result<(), RunError> {
+) -> Result<(), Problem> {
     let step = attestation.steps;
     let (kind, event) = match diverged(records, last).filter(|_| attestation.diverged.is_some()) {
         None => ("finished", Event::Finished { step }),
@@ -238,7 +239,7 @@ impl<'a> Run<'a> {
         machine: Machine,
         options: &'a Options<'a>,
         observer: &'a mut dyn Observer,
-    ) -> Result<Run<'a>, RunError> {
+    ) -> Result<Run<'a>, Problem> {
         let mut tell = |event: Event| {
             observer.event(&event);
             folder.record(&event)
@@ -308,7 +309,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn go_on(&mut self) -> Result<TrainOutcome, RunError> {
+    fn go_on(&mut self) -> Result<TrainOutcome, Problem> {
         if self.log.head().is_none() {
             let initial = self.state.weights_digest(self.job)?;
             let start = Start { lock: self.job.id(), eval: self.job.digests.eval, initial };
@@ -330,7 +331,7 @@ impl<'a> Run<'a> {
             }
         }
         if self.log.left_to_prove() > 0 {
-            return Err(RunError::finding(
+            return Err(Problem::finding(
                 format!(
                     "{} has {} lines more than a run that ends with step {}",
                     self.folder.paths.metrics().display(),
@@ -374,7 +375,7 @@ impl<'a> Run<'a> {
     }
 
     /// Leaves a checkpoint to resume from, also before the first step.
-    fn interrupted(&mut self) -> Result<TrainOutcome, RunError> {
+    fn interrupted(&mut self) -> Result<TrainOutcome, Problem> {
         let step = self.state.step;
         self.tell_proved()?;
         if !self.is_saved() {
@@ -385,7 +386,7 @@ impl<'a> Run<'a> {
     }
 
     /// Reports, once, the logged lines that this process reproduced.
-    fn tell_proved(&mut self) -> Result<(), RunError> {
+    fn tell_proved(&mut self) -> Result<(), Problem> {
         let lines = self.log.proved() - self.proved;
         if lines > 0 {
             self.proved = self.log.proved();
@@ -395,7 +396,7 @@ impl<'a> Run<'a> {
     }
 
     /// One update.
-    fn step(&mut self) -> Result<(), RunError> {
+    fn step(&mut self) -> Result<(), Problem> {
         let start = Instant::now();
         let mut ranks = String::new();
         let step = match self.options.ranks {
@@ -431,7 +432,7 @@ impl<'a> Run<'a> {
     }
 
     /// One update of all ranks.
-    fn step_together(&mut self, member: &Member) -> Result<(Step, Times), RunError> {
+    fn step_together(&mut self, member: &Member) -> Result<(Step, Times), Problem> {
         let stop = self.options.stop;
         Command::Step(self.state.step).give(&*member.ranks)?;
         match self.state.advance_together(self.job, &self.trainer, &mut self.ahead, stop)? {
@@ -441,13 +442,13 @@ impl<'a> Run<'a> {
                 }
                 Ok((*step, times))
             }
-            Together::Differ { why } => Err(RunError::machine(
+            Together::Differ { why } => Err(Problem::machine(
                 why,
                 "one of their machines computes wrongly: test its memory, processor and GPU, or leave it out; the same \
                  command continues from the last checkpoint",
             )),
             Together::NoData { rank, why } => {
-                let error = RunError::machine(
+                let error = Problem::machine(
                     format!("rank {rank} has no data for step {}: {why}", self.state.step + 1),
                     "make the same files readable on every machine",
                 );
@@ -461,18 +462,18 @@ impl<'a> Run<'a> {
     }
 
     /// The error for a step with unreadable data. Nothing has used the data yet, so the state before it is saved.
-    fn saved_without_data(&mut self, error: RunError) -> RunError {
+    fn saved_without_data(&mut self, error: Problem) -> Problem {
         let step = self.state.step;
         let saved = if self.is_saved() { Ok(()) } else { self.checkpoint() };
         let then = match saved {
             Ok(()) => format!("step {step} was saved; the same command continues from there"),
             Err(why) => format!("step {step} was not saved: {}", why.message),
         };
-        RunError { help: format!("{}; {then}", error.help), ..error }
+        Problem { help: format!("{}; {then}", error.help), ..error }
     }
 
     /// Adds the paths of this process to those of earlier ones.
-    fn keep_kernels(&mut self) -> Result<Kernels, RunError> {
+    fn keep_kernels(&mut self) -> Result<Kernels, Problem> {
         let path = self.folder.paths.kernels();
         let found = disk::read_text(&path, disk::SMALL).unwrap_or_default();
         if let Some(Difference { line, found, expected }) =
@@ -492,9 +493,9 @@ impl<'a> Run<'a> {
         Ok(self.kernels.clone())
     }
 
-    fn finish(&mut self) -> Result<TrainOutcome, RunError> {
+    fn finish(&mut self) -> Result<TrainOutcome, Problem> {
         let (Some(saved), Some(metrics)) = (self.saved.take(), self.log.head()) else {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 "the lock has no steps to run",
                 "raise budget.steps in the recipe and build it again",
             ));
@@ -546,15 +547,15 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn append(&mut self, record: &Record) -> Result<Appended, RunError> {
+    fn append(&mut self, record: &Record) -> Result<Appended, Problem> {
         self.log.append(record, self.options.faults)
     }
 
-    fn time(&self, line: &str) -> Result<(), RunError> {
+    fn time(&self, line: &str) -> Result<(), Problem> {
         self.folder.time(line)
     }
 
-    fn tell(&mut self, event: Event) -> Result<(), RunError> {
+    fn tell(&mut self, event: Event) -> Result<(), Problem> {
         self.observer.event(&event);
         self.folder.record(&event)
     }
@@ -570,7 +571,7 @@ fn facts_of(options: &Options<'_>) -> BTreeMap<String, String> {
 }
 
 /// The `kernels.txt` of earlier processes, if a run of this plan can have written it.
-fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, RunError> {
+fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, Problem> {
     let text = match disk::read_text(path, disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Kernels::new()),
@@ -584,21 +585,21 @@ fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, RunError> {
     }
 }
 
-fn planted(path: &Path, why: &str) -> RunError {
-    RunError::finding(
+fn planted(path: &Path, why: &str) -> Problem {
+    Problem::finding(
         format!("{} was changed by another program: {why}", path.display()),
         "restore the file, or move the run's folder away and run the lock again",
     )
 }
 
 /// The error for a step without counted targets: continuing would train on nothing and report a loss.
-fn nothing_counted(job: &Job, step: u64) -> RunError {
+fn nothing_counted(job: &Job, step: u64) -> Problem {
     let windows = job.micro_batches.saturating_mul(job.rows);
     let of = match windows {
         1 => format!("its window of {} tokens", job.seq_len),
         windows => format!("all of its {windows} windows of {} tokens", job.seq_len),
     };
-    RunError::finding(
+    Problem::finding(
         format!("step {step} has no loss: no target counts, because {of} end before an answer"),
         "raise data.seq_len until whole samples fit, raise batch.sequences, make the task's samples shorter, \
          or count every token with data.loss_on = \"all\"; then build the recipe again",

@@ -11,13 +11,13 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use compiler::graph::{Graph, Param, ParamId};
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use crate::kernels::{Cut, parallel_cuts, slice_mut};
 use records::init;
-use records::run::RunError;
 use records::weights::WeightSource;
 
 /// Tensors by parameter, in the order of `graph.params()` and indexed by `ParamId`.
@@ -119,7 +119,7 @@ impl Weights {
         source: &dyn WeightSource,
         device: Device,
         kind: Kind,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, Problem> {
         let (mut paths, mut tensors) = (Vec::new(), Vec::new());
         for (index, param) in graph.params().iter().enumerate() {
             paths.push(param.path.clone());
@@ -129,7 +129,7 @@ impl Weights {
     }
 
     /// Saves a safetensors file, under our paths.
-    pub fn save(&self, path: &Path) -> Result<(), RunError> {
+    pub fn save(&self, path: &Path) -> Result<(), Problem> {
         let named: Vec<(&str, &Tensor)> =
             self.paths.iter().map(String::as_str).zip(&self.tensors).collect();
         file::write(path, &named, None)
@@ -166,7 +166,7 @@ fn filled(
     param: &Param,
     device: Device,
     kind: Kind,
-) -> Result<Tensor, RunError> {
+) -> Result<Tensor, Problem> {
     let count: i64 = param.shape.iter().product();
     let tensor = Tensor::f_empty([count], (kind, device)).map_err(ExecuteError::from)?;
     let (mut at, mut failed) = (0, None);

@@ -6,7 +6,7 @@ use serde::de::{DeserializeOwned, Deserializer};
 use serde_json::{Map, Value};
 
 use super::parameter::{Default, Form, Key, Parameter, Values, last};
-use super::{Problem, TaskError};
+use super::{Cause, TaskError};
 
 /// Maximum number of quoted characters of a value.
 const MOST_QUOTED: usize = 300;
@@ -55,8 +55,8 @@ impl Arguments {
         if let Some(missing) = parameters.iter().find(is_missing) {
             let name = missing.name();
             let message = format!("task `{task}` needs the parameter `{name}`");
-            let problem = Problem::Missing(name);
-            return Err(TaskError { problem, ..TaskError::new(message, LISTED) });
+            let cause = Cause::Missing(name);
+            return Err(TaskError { cause, ..TaskError::new(message, LISTED) });
         }
         Ok(Arguments { task, parameters, given })
     }

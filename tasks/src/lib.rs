@@ -68,7 +68,7 @@ pub const EOS: u32 = 257;
 
 /// What is wrong with a task's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Problem {
+pub enum Cause {
     /// This parameter is not given and has no default.
     Missing(&'static str),
     /// Anything else.
@@ -79,7 +79,7 @@ pub enum Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskError {
     /// What is wrong, for a program.
-    pub problem: Problem,
+    pub cause: Cause,
     /// The parameter to correct, if it is one.
     pub parameter: Option<&'static str>,
     /// What is wrong, on one line.
@@ -92,7 +92,7 @@ impl TaskError {
     /// An error about no particular parameter.
     pub fn new(message: impl Into<String>, help: impl Into<String>) -> TaskError {
         TaskError {
-            problem: Problem::Wrong,
+            cause: Cause::Wrong,
             parameter: None,
             message: message.into(),
             help: help.into(),
@@ -112,3 +112,9 @@ impl fmt::Display for TaskError {
 }
 
 impl std::error::Error for TaskError {}
+
+impl From<TaskError> for dsl::Problem {
+    fn from(error: TaskError) -> dsl::Problem {
+        dsl::Problem::input(error.message, error.help)
+    }
+}

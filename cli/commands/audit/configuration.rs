@@ -6,7 +6,7 @@ use std::path::Path;
 use audit::vocabularies::{LINGUA, Vocabulary};
 use audit::{Experiment, Names};
 use interop::node::{Node, Value};
-use interop::{ForeignError, json, yaml};
+use interop::{json, yaml};
 
 use super::refused;
 use crate::fail::{Failure, shown};
@@ -17,7 +17,7 @@ type Keys = Vec<(usize, String, String)>;
 /// A YAML file, named after its path. The number of devices may be in a comment.
 pub(super) fn yaml(path: &Path, text: &str, names: &Names) -> Result<Experiment, Failure> {
     let source = shown(path);
-    let node = yaml::read_as_written(&source, text.as_bytes()).map_err(foreign)?;
+    let node = yaml::read_as_written(&source, text.as_bytes()).map_err(Failure::from)?;
     let mut keys = flat(&node);
     let lingua = {
         let all: Vec<&str> = keys.iter().map(|(_, key, _)| key.as_str()).collect();
@@ -25,7 +25,7 @@ pub(super) fn yaml(path: &Path, text: &str, names: &Names) -> Result<Experiment,
     };
     if lingua {
         // Lingua replaces interpolation: such a file is no recipe yet.
-        keys = flat(&yaml::read(&source, text.as_bytes()).map_err(foreign)?);
+        keys = flat(&yaml::read(&source, text.as_bytes()).map_err(Failure::from)?);
         keys.iter_mut().filter(|(_, _, cell)| cell == "null").for_each(|(_, _, cell)| cell.clear());
     }
     let mut experiment = experiment(path, &keys, names)?;
@@ -61,7 +61,7 @@ pub(super) fn is_recipe(text: &str) -> bool {
 /// A JSON file: one configuration, or a list of records.
 pub(super) fn json(path: &Path, text: &str, names: &Names) -> Result<Vec<Experiment>, Failure> {
     let source = shown(path);
-    let node = json::read(&source, text.as_bytes()).map_err(foreign)?;
+    let node = json::read(&source, text.as_bytes()).map_err(Failure::from)?;
     match &node.value {
         Value::Map(_) => Ok(vec![experiment(path, &flat(&node), names)?]),
         Value::List(items) => records(&source, items.iter(), names),
@@ -180,8 +180,4 @@ fn flat(node: &Node) -> Keys {
     let mut keys = Vec::new();
     walk("", node, &mut keys);
     keys
-}
-
-fn foreign(error: ForeignError) -> Failure {
-    Failure::bad_input(error.message).at(error.place).help(error.help)
 }

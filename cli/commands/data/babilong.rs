@@ -65,7 +65,7 @@ struct Prompted<'a> {
 }
 
 pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
-    let refused = |error: data::DataError| Failure::bad_input(error.message).help(error.help);
+    let refused = |error: dsl::Problem| Failure::bad_input(error.message).help(error.help);
     let mut sources = Vec::new();
     for path in &args.prompts {
         let text = read_text(path, TEXT).map_err(|error| files::missing(path, &error))?;

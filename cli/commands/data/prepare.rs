@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use data::DataError;
 use data::text::file;
 use data::text::index::{OnBadLine, Report};
 use data::text::lines::Field;
@@ -195,7 +194,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
         }
     });
     screen.clear();
-    match ended.map_err(failed)? {
+    match ended.map_err(Failure::from)? {
         PrepareOutcome::Finished { report, losses, tokens } => {
             say(&report, &losses.warnings(tokens), out, before)?;
             Ok(Exit::Fine)
@@ -250,15 +249,6 @@ fn say_plain(sources: &[SourceInput], plain: Plain) -> Result<(), Failure> {
     };
     output::note(&format!("{which}, {document}"));
     Ok(())
-}
-
-/// Exit code of an error: output that cannot be written is the machine's fault, everything else the input's.
-fn failed(error: DataError) -> Failure {
-    let exit = match error.machine {
-        true => Exit::Machine,
-        false => Exit::BadInput,
-    };
-    Failure { exit, ..Failure::from(error) }
 }
 
 /// Says from where an interrupted preparation continues.

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
 
-use crate::DataError;
+use dsl::Problem;
 
 use super::index::{Documents, Scratch, Source, TextIndex};
 use super::layout::START;
@@ -17,10 +17,10 @@ const MAGIC: &[u8] = b"canonc text ";
 const VERSION: &[u8] = b"1\n";
 
 /// Writes documents that are in memory to `path`, over any file already there, in version 1.
-pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
+pub fn save(index: &TextIndex, path: &Path) -> Result<(), Problem> {
     let written = disk::replace_with(path, |file| write(index, &mut BufWriter::new(file)));
     written.flatten().map_err(|error| {
-        DataError::new(
+        Problem::input(
             format!("cannot write {}: {error}", path.display()),
             "check that the folder exists, is writable and has free space",
         )
@@ -28,15 +28,15 @@ pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
 }
 
 /// Opens a prepared file of any version.
-pub fn load(path: &Path) -> Result<TextIndex, DataError> {
+pub fn load(path: &Path) -> Result<TextIndex, Problem> {
     let unreadable = |error: io::Error| {
-        DataError::new(
+        Problem::input(
             format!("cannot read {}: {error}", path.display()),
             "make it with `canonc data prepare`",
         )
     };
     if path.is_dir() {
-        return Err(DataError::new(
+        return Err(Problem::input(
             format!("{} is a folder, not prepared documents", path.display()),
             "name a file written by `canonc data prepare`",
         ));
@@ -52,11 +52,11 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
     match read(&mut reader) {
         Ok(index) => Ok(index),
         Err(Fault::Io(error)) => Err(unreadable(error)),
-        Err(Fault::Version(version)) => Err(DataError::new(
+        Err(Fault::Version(version)) => Err(Problem::input(
             format!("{} has version {version}, but this canonc reads 1 and 2", path.display()),
             "prepare it again with `canonc data prepare`",
         )),
-        Err(Fault::Damaged(how)) => Err(DataError::new(
+        Err(Fault::Damaged(how)) => Err(Problem::input(
             format!("{} is damaged: {how}", path.display()),
             "prepare it again with `canonc data prepare`, or restore the file",
         )),

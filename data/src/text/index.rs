@@ -7,8 +7,8 @@
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
-use crate::DataError;
 use disk::checked::ReadBuffer;
+use dsl::Problem;
 
 use super::identity;
 use super::layout::documents_hasher;
@@ -58,7 +58,7 @@ impl TextIndex {
     pub fn build<R: BufRead>(
         sources: Vec<SourceFiles<R>>,
         on_bad_line: OnBadLine,
-    ) -> Result<(TextIndex, Report), DataError> {
+    ) -> Result<(TextIndex, Report), Problem> {
         let mut documents = Documents::default();
         let mut report = Report::default();
         let mut ends = Vec::new();
@@ -120,11 +120,7 @@ impl TextIndex {
     }
 
     /// Range of a document's tokens among all tokens; empty past the last document.
-    pub(super) fn place(
-        &self,
-        number: u32,
-        scratch: &mut Scratch,
-    ) -> Result<Range<u64>, DataError> {
+    pub(super) fn place(&self, number: u32, scratch: &mut Scratch) -> Result<Range<u64>, Problem> {
         match &self.store {
             Store::Memory { ends, .. } => {
                 let number = number as usize;
@@ -137,17 +133,17 @@ impl TextIndex {
     }
 
     /// Number of tokens in a document, without marks.
-    pub fn tokens(&self, number: u32) -> Result<u64, DataError> {
+    pub fn tokens(&self, number: u32) -> Result<u64, Problem> {
         let place = self.place(number, &mut Scratch::default())?;
         Ok(place.end - place.start)
     }
 
     /// Number of tokens in a range of documents, without marks.
-    pub fn tokens_of(&self, documents: &Range<u32>) -> Result<u64, DataError> {
+    pub fn tokens_of(&self, documents: &Range<u32>) -> Result<u64, Problem> {
         let mut scratch = Scratch::default();
         let mut before = |number: u32| match number.checked_sub(1) {
             None => Ok(0),
-            Some(last) => Ok::<u64, DataError>(self.place(last, &mut scratch)?.end),
+            Some(last) => Ok::<u64, Problem>(self.place(last, &mut scratch)?.end),
         };
         Ok(before(documents.end)? - before(documents.start)?)
     }
@@ -160,7 +156,7 @@ impl TextIndex {
         limit: usize,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let place = self.place(number, scratch)?;
         self.read_at(place, skipped, limit, scratch, out)
     }
@@ -173,7 +169,7 @@ impl TextIndex {
         limit: usize,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let start = place.start.saturating_add(skipped).min(place.end);
         let end = place.end.min(start.saturating_add(limit as u64));
         match &self.store {
@@ -206,7 +202,7 @@ impl TextIndex {
         &self,
         documents: Range<u32>,
         mut to: impl FnMut(u32, &blake3::Hash),
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         match &self.store {
             Store::Memory { digests, .. } => {
                 for number in documents {
@@ -221,7 +217,7 @@ impl TextIndex {
     }
 
     /// Reads everything and checks it against its digests. Documents in memory were already checked.
-    pub fn check(&self) -> Result<(), DataError> {
+    pub fn check(&self) -> Result<(), Problem> {
         match &self.store {
             Store::Memory { .. } => Ok(()),
             Store::File(prepared) => prepared.check(),
@@ -256,7 +252,7 @@ impl<'a> Lengths<'a> {
     }
 
     /// Number of tokens in a document, without marks.
-    pub(super) fn of(&mut self, document: u32) -> Result<u64, DataError> {
+    pub(super) fn of(&mut self, document: u32) -> Result<u64, Problem> {
         if !self.read.contains(&document) {
             let count = self.index.len() as u32;
             self.read = document..count.min(document.saturating_add(Self::TOGETHER));
@@ -287,8 +283,8 @@ impl<'a> Lengths<'a> {
 }
 
 /// The error when malformed lines are refused.
-pub(super) fn malformed(report: &Report) -> DataError {
-    DataError::new(
+pub(super) fn malformed(report: &Report) -> Problem {
+    Problem::input(
         report.malformed_lines(),
         "correct these lines, name another field with --field, or skip them with `canonc data prepare --malformed skip`",
     )
@@ -313,22 +309,22 @@ impl Documents {
     }
 
     /// Makes the documents from the last source's end up to `end` the source `name`.
-    pub(super) fn end_source(&mut self, name: String, end: usize) -> Result<(), DataError> {
+    pub(super) fn end_source(&mut self, name: String, end: usize) -> Result<(), Problem> {
         let start = self.sources.last().map_or(0, |source| source.documents.end);
         let end = u32::try_from(end).map_err(|_| {
-            DataError::new(
+            Problem::input(
                 format!("there are {end} documents, more than an index can number"),
                 format!("prepare at most {} documents at a time", u32::MAX),
             )
         })?;
         if start == end {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("source `{name}` has no documents"),
                 "give it JSON lines with a `text` or `content` field, or remove the source",
             ));
         }
         if self.sources.iter().any(|source| source.name == name) {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("two sources are called `{name}`"),
                 "rename one, or merge them into one source",
             ));
@@ -337,10 +333,10 @@ impl Documents {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<TextIndex, DataError> {
+    pub(super) fn finish(self) -> Result<TextIndex, Problem> {
         let Documents { sources, bytes, ends } = self;
         if sources.is_empty() {
-            return Err(DataError::new("no text is given", "name at least one file of JSON lines"));
+            return Err(Problem::input("no text is given", "name at least one file of JSON lines"));
         }
         let mut digests = Vec::with_capacity(ends.len());
         let mut start = 0;
@@ -379,12 +375,12 @@ fn read_file(
     file: &str,
     documents: &mut Documents,
     report: &mut Report,
-) -> Result<(), DataError> {
+) -> Result<(), Problem> {
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
         let unreadable = |error| {
-            DataError::new(
+            Problem::input(
                 format!("cannot read {file}: {error}"),
                 "check that the file exists and is readable",
             )
@@ -436,7 +432,7 @@ mod tests {
     fn build(
         files: &[(&str, &str)],
         on_bad_line: OnBadLine,
-    ) -> Result<(TextIndex, Report), DataError> {
+    ) -> Result<(TextIndex, Report), Problem> {
         let files = files
             .iter()
             .map(|(name, text)| ((*name).to_owned(), Cursor::new(text.as_bytes().to_vec())));

@@ -8,7 +8,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{DataError, Split};
+use dsl::Problem;
+
+use crate::Split;
 
 use super::index::{Lengths, Source, TextIndex};
 use super::permutation::Permutation;
@@ -87,7 +89,7 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     /// The next document's number of tokens, with marks.
-    pub(super) fn next(&mut self) -> Result<u64, DataError> {
+    pub(super) fn next(&mut self) -> Result<u64, Problem> {
         loop {
             if self.next == self.documents.all.end {
                 self.next = self.documents.all.start;
@@ -119,10 +121,10 @@ pub struct SourceEpochs {
 }
 
 impl Order {
-    pub(super) fn new(index: &TextIndex, options: &Options) -> Result<Order, DataError> {
+    pub(super) fn new(index: &TextIndex, options: &Options) -> Result<Order, Problem> {
         let Options { seq_len: _, seed, split, held_out, marks, weights, shuffle } = options;
         if held_out.per_million > 1_000_000 {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("held_out is {} of a million documents", held_out.per_million),
                 "hold out 0 to 1000000",
             ));
@@ -145,7 +147,7 @@ impl Order {
                      or with `canonc data prepare --lines` each line",
                 ),
             };
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!(
                     "data.held_out = {} of {} leaves none {part}",
                     f64::from(held_out.per_million) / 1e6,
@@ -162,7 +164,7 @@ impl Order {
         // Positions are counted in tokens, so every source needs some.
         if let Some(source) = sources.iter().find(|source| source.tokens == 0) {
             let name = index.sources().get(source.number).map_or("", |source| &source.name);
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("the documents of source `{name}` have no tokens, not even bos or eos"),
                 "remove the source, or set add_bos or add_eos under [data]",
             ));
@@ -215,7 +217,7 @@ impl Order {
     }
 
     /// Tokens before pass `number`. If every pass has whole epochs (no weights), this looks at no document.
-    pub(super) fn start_of(&self, index: &TextIndex, number: u64) -> Result<u128, DataError> {
+    pub(super) fn start_of(&self, index: &TextIndex, number: u64) -> Result<u128, Problem> {
         let mut start = 0;
         for source in &self.sources {
             let drawn = u128::from(number) * u128::from(source.share);
@@ -273,7 +275,7 @@ impl Order {
 }
 
 /// Number of tokens in documents, each with its marks.
-fn tokens_of(index: &TextIndex, documents: &Documents, marks: Marks) -> Result<u64, DataError> {
+fn tokens_of(index: &TextIndex, documents: &Documents, marks: Marks) -> Result<u64, Problem> {
     let Documents { all, chosen } = documents;
     let mut tokens = documents.len() * document_tokens(0, marks);
     if chosen.is_none() {
@@ -292,7 +294,7 @@ fn of_split(
     documents: Range<u32>,
     held_out: HeldOut,
     split: Split,
-) -> Result<Documents, DataError> {
+) -> Result<Documents, Problem> {
     if held_out.per_million == 0 {
         let all = match split {
             Split::Train => documents,
@@ -327,16 +329,16 @@ fn weigh(
     sources: &mut [SourceOrder],
     slots: u64,
     weights: &[u64],
-) -> Result<(), DataError> {
+) -> Result<(), Problem> {
     let total: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
     if total == 0 {
-        return Err(DataError::new(
+        return Err(Problem::input(
             "every weight is 0, so no source would be read",
             "give at least one source a weight of 1 or more",
         ));
     }
     if weights.len() != sources.len() {
-        return Err(DataError::new(
+        return Err(Problem::input(
             format!(
                 "data.weights has {}, but the documents have {}",
                 dsl::counted(weights.len(), "weight"),
@@ -360,13 +362,13 @@ fn weigh(
     for (source, &weight) in sources.iter().zip(weights) {
         let name = index.sources().get(source.number).map_or("", |source| &source.name);
         if weight > 0 && source.documents.len() == 0 {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("source `{name}` has weight {weight} but no document left to train on"),
                 "hold out fewer documents, or give the source weight 0",
             ));
         }
         if weight > 0 && source.share == 0 {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!(
                     "with weight {weight} of {total}, source `{name}` would never be drawn among {}",
                     dsl::counted(slots, "document")

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::DataError;
+use dsl::Problem;
 
 use super::document_tokens;
 use super::index::{Scratch, TextIndex};
@@ -22,11 +22,11 @@ const EVERY: u64 = 32;
 const SUMS: u64 = 1 << 20;
 
 impl Order {
-    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Result<Pass, DataError> {
+    pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Result<Pass, Problem> {
         Pass::new(self, index, number, self.start_of(index, number)? as u64)
     }
 
-    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Result<Pass, DataError> {
+    pub(super) fn pass_after(&self, index: &TextIndex, pass: &Pass) -> Result<Pass, Problem> {
         Pass::new(self, index, pass.number() + 1, pass.end())
     }
 
@@ -36,7 +36,7 @@ impl Order {
         index: &TextIndex,
         at: u64,
         near: Option<&Pass>,
-    ) -> Result<Pass, DataError> {
+    ) -> Result<Pass, Problem> {
         if let Some(near) = near.filter(|near| near.end() <= at) {
             let next = self.pass_after(index, near)?;
             if next.holds(at) {
@@ -46,9 +46,7 @@ impl Order {
         let begins_by = |number: u64| {
             let (least, most) = self.start_between(number);
             let at = u128::from(at);
-            Ok::<bool, DataError>(
-                most <= at || (least <= at && self.start_of(index, number)? <= at),
-            )
+            Ok::<bool, Problem>(most <= at || (least <= at && self.start_of(index, number)? <= at))
         };
         let mut above = 1;
         while begins_by(above)? {
@@ -116,7 +114,7 @@ impl Pass {
         index: &TextIndex,
         number: u64,
         start: u64,
-    ) -> Result<Pass, DataError> {
+    ) -> Result<Pass, Problem> {
         Pass::with_sums(order, index, number, start, (order.slots / SUMS).clamp(1, EVERY))
     }
 
@@ -127,7 +125,7 @@ impl Pass {
         number: u64,
         start: u64,
         every: u64,
-    ) -> Result<Pass, DataError> {
+    ) -> Result<Pass, Problem> {
         let slots = Permutation::new(order.slots, &order.key(&format!("pass {number}\n")));
         let mut before = 0;
         let mut sources = Vec::new();
@@ -158,7 +156,7 @@ impl Pass {
     }
 
     /// The tokens of each group of slots, where each epoch has an order of its own.
-    fn count_permuted(&self, order: &Order, index: &TextIndex) -> Result<Counted, DataError> {
+    fn count_permuted(&self, order: &Order, index: &TextIndex) -> Result<Counted, Problem> {
         let mut counted = Counted::new(self.count.div_ceil(self.every));
         for (source, drawn) in order.sources.iter().zip(&self.sources) {
             let count = source.documents.len();
@@ -182,7 +180,7 @@ impl Pass {
     }
 
     /// The tokens of each group of slots, where each source's documents come in the order of their files.
-    fn count_as_listed(&mut self, order: &Order, index: &TextIndex) -> Result<Counted, DataError> {
+    fn count_as_listed(&mut self, order: &Order, index: &TextIndex) -> Result<Counted, Problem> {
         let mut counted = Counted::new(self.count.div_ceil(self.every));
         let mut walks = Vec::new();
         for (source, drawn) in order.sources.iter().zip(&self.sources) {
@@ -233,7 +231,7 @@ impl Pass {
         index: &TextIndex,
         at: u64,
         scratch: &mut Scratch,
-    ) -> Result<Found, DataError> {
+    ) -> Result<Found, Problem> {
         let group = self.sums.find(at - self.start);
         let counts = self.taken.chunks_exact(self.sources.len()).nth(group as usize);
         let mut taken: Vec<u64> =
@@ -258,7 +256,7 @@ impl Pass {
         index: &TextIndex,
         found: &mut Found,
         scratch: &mut Scratch,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let (which, _) = self.draw(found.slot);
         if let Some(taken) = found.taken.get_mut(which) {
             *taken += 1;
@@ -275,7 +273,7 @@ impl Pass {
         index: &TextIndex,
         found: &mut Found,
         scratch: &mut Scratch,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let (which, draw) = self.draw(found.slot);
         let draw = found.taken.get(which).copied().unwrap_or(draw);
         if let (Some(source), Some(drawn)) = (order.sources.get(which), self.sources.get(which)) {

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::DataError;
+use dsl::Problem;
 
 use super::lines::{Field, OnBadLine, Report};
 use super::losses::Losses;
@@ -112,7 +112,7 @@ pub fn prepare(
     out: &Path,
     stop: &AtomicBool,
     told: &mut dyn FnMut(&News),
-) -> Result<PrepareOutcome, DataError> {
+) -> Result<PrepareOutcome, Problem> {
     prepare_within(work::PATIENCE, request, out, stop, told)
 }
 
@@ -122,7 +122,7 @@ fn prepare_within(
     out: &Path,
     stop: &AtomicBool,
     told: &mut dyn FnMut(&News),
-) -> Result<PrepareOutcome, DataError> {
+) -> Result<PrepareOutcome, Problem> {
     if let Some((report, losses, tokens)) = partial::finished(request, out)? {
         return Ok(PrepareOutcome::Finished { report, losses, tokens });
     }
@@ -141,7 +141,7 @@ fn prepare_within(
     if report.documents > 0 && losses.all(tokens) {
         partial.remove()?;
         let why = losses.warnings(tokens).first().map_or(String::new(), |why| format!(": {why}"));
-        return Err(DataError::new(
+        return Err(Problem::input(
             format!("no part of the documents is left{why}"),
             "use a tokenizer that knows their script, or `--tokenizer bytes`",
         ));

@@ -11,9 +11,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use dsl::Problem;
 use serde::{Deserialize, Serialize};
 
-use crate::DataError;
 use disk::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
 
 use super::identity;
@@ -177,7 +177,7 @@ pub(super) struct Opened {
 }
 
 /// Opens a file that begins like one of version 2.
-pub(super) fn open(file: File, path: &Path) -> Result<Opened, DataError> {
+pub(super) fn open(file: File, path: &Path) -> Result<Opened, Problem> {
     let damaged = |how: &str| damaged(path, how);
     let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
     let Some(trailer_at) = length.checked_sub(TRAILER).filter(|at| *at >= START.len() as u64)
@@ -185,7 +185,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<Opened, DataError> {
         return Err(damaged("it ends too early"));
     };
     // Data outside all blocks is read here, once, so the digested bytes are the ones used.
-    let read = |range: Range<u64>| -> Result<Vec<u8>, DataError> {
+    let read = |range: Range<u64>| -> Result<Vec<u8>, Problem> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         read_at(&file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
         Ok(bytes)
@@ -270,7 +270,7 @@ impl Prepared {
         range: Range<u64>,
         scratch: &mut ReadBuffer,
         out: &mut Vec<u32>,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let before = out.len();
         let bytes = self.bytes(self.tokens_at(range.start)..self.tokens_at(range.end), scratch)?;
         match self.width {
@@ -301,7 +301,7 @@ impl Prepared {
         &self,
         documents: Range<u32>,
         to: &mut dyn FnMut(u32, &blake3::Hash),
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         self.entries(u64::from(documents.start)..u64::from(documents.end), |number, _, digest| {
             to(u32::try_from(number).unwrap_or(u32::MAX), &blake3::Hash::from_bytes(*digest));
         })
@@ -309,7 +309,7 @@ impl Prepared {
 
     /// Checks every block and every token's id; where the tokens are the documents' bytes, also every document against
     /// its digest. For other tokenizers, only preparing the documents again shows whether the tokens are right.
-    pub(super) fn check(&self) -> Result<(), DataError> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         let mut scratch = ReadBuffer::default();
         for block in self.file.blocks() {
             self.bytes(block, &mut scratch)?;
@@ -339,7 +339,7 @@ impl Prepared {
         bytes: Range<u64>,
         digest: &[u8; 32],
         scratch: &mut ReadBuffer,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let mut hasher = blake3::Hasher::new();
         let Range { start, end } = self.tokens_at(bytes.start)..self.tokens_at(bytes.end);
         for part in (start..end).step_by(BLOCK as usize) {
@@ -352,7 +352,7 @@ impl Prepared {
     }
 
     /// The number of documents and of their tokens, and the identity of all documents.
-    fn documents(&self) -> Result<(u64, u64, blake3::Hash), DataError> {
+    fn documents(&self) -> Result<(u64, u64, blake3::Hash), Problem> {
         let count = (self.file.covered() - self.documents_at) / ENTRY;
         let (mut last, mut ordered) = (0, true);
         let mut identity = documents_hasher();
@@ -385,7 +385,7 @@ impl Prepared {
         &self,
         document: u64,
         scratch: &mut ReadBuffer,
-    ) -> Result<Range<u64>, DataError> {
+    ) -> Result<Range<u64>, Problem> {
         let first = document.saturating_sub(1);
         let at = |document: u64| self.documents_at + document * ENTRY;
         let bytes = self.bytes(at(first)..at(document + 1), scratch)?;
@@ -403,7 +403,7 @@ impl Prepared {
         documents: Range<u64>,
         scratch: &mut ReadBuffer,
         out: &mut Vec<u64>,
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         let at = |document: u64| self.documents_at + document * ENTRY;
         let bytes = self.bytes(at(documents.start)..at(documents.end), scratch)?;
         out.extend(bytes.as_chunks::<{ ENTRY as usize }>().0.iter().map(|entry| {
@@ -423,7 +423,7 @@ impl Prepared {
         &self,
         documents: Range<u64>,
         mut to: impl FnMut(u64, u64, &[u8; 32]),
-    ) -> Result<(), DataError> {
+    ) -> Result<(), Problem> {
         const TOGETHER: u64 = 4096;
         let mut scratch = ReadBuffer::default();
         let mut number_of = documents.start;
@@ -446,12 +446,12 @@ impl Prepared {
         &self,
         range: Range<u64>,
         scratch: &'b mut ReadBuffer,
-    ) -> Result<&'b [u8], DataError> {
+    ) -> Result<&'b [u8], Problem> {
         self.file.read(range, scratch).map_err(|fault| match &fault {
             ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
                 damaged(&self.path, &fault.to_string())
             }
-            ReadFault::Io { .. } => DataError::new(
+            ReadFault::Io { .. } => Problem::input(
                 format!("cannot read {}: {fault}", self.path.display()),
                 "check its disk, and repeat",
             ),
@@ -463,15 +463,15 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
 }
 
-fn damaged(path: &Path, how: &str) -> DataError {
-    DataError::new(
+fn damaged(path: &Path, how: &str) -> Problem {
+    Problem::input(
         format!("{} is damaged: {how}", path.display()),
         "prepare it again with `canonc data prepare`, or restore the file",
     )
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> DataError {
-    DataError::new(
+fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::input(
         format!("cannot read {}: {error}", path.display()),
         "make it with `canonc data prepare`",
     )

@@ -12,9 +12,9 @@ mod tiktoken;
 use std::fmt;
 use std::sync::Arc;
 
-pub use lab::experiment::TokenizerKind;
+use dsl::Problem;
 
-use crate::DataError;
+pub use lab::experiment::TokenizerKind;
 
 use super::guard::guarded;
 use super::losses::Losses;
@@ -166,10 +166,10 @@ impl Tokenizer {
         file: &[u8],
         name: &str,
         marks: &MarkNames,
-    ) -> Result<Tokenizer, DataError> {
+    ) -> Result<Tokenizer, Problem> {
         let read = match kind {
             Kind::Bytes => {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!("the bytes tokenizer has no file, but `{name}` is given"),
                     "remove it, or name its kind",
                 ));
@@ -193,14 +193,14 @@ impl Tokenizer {
         };
         let Found { engine, vocab, text_vocab, bos, eos, note } =
             read.flatten().map_err(|why| {
-                DataError::new(
+                Problem::input(
                     format!("`{name}` cannot be used as a {kind} tokenizer: {why}"),
                     format!("name {what}"),
                 )
             })?;
         let vocab = u32::try_from(vocab).ok().filter(|vocab| *vocab <= 1 << 24);
         let vocab = vocab.ok_or_else(|| {
-            DataError::new(
+            Problem::input(
                 format!("`{name}` has more than {} token ids", 1 << 24),
                 format!("name {what}"),
             )
@@ -208,7 +208,7 @@ impl Tokenizer {
         // Check this first: a post-processor may name an id without a token.
         for (id, place) in [(bos, "before"), (eos, "after")] {
             if let Some(id) = id.filter(|id| *id >= vocab) {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!(
                         "`{name}` puts token {id} {place} a document, but its ids end at {}",
                         vocab.saturating_sub(1)

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use data::DataError;
 use data::Split;
 use data::batch::Batch;
 use data::text::index::OnBadLine;
@@ -21,6 +20,7 @@ use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
 use data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
+use dsl::Problem;
 use records::platform::peak_memory;
 
 /// Bytes of JSON lines.
@@ -70,7 +70,7 @@ struct Time {
 }
 
 impl Time {
-    fn measure(work: impl FnOnce() -> Result<(), DataError>) -> Result<Time, String> {
+    fn measure(work: impl FnOnce() -> Result<(), Problem>) -> Result<Time, String> {
         let cpu_now = || {
             let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
             time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -91,7 +91,7 @@ impl Time {
     }
 }
 
-fn run(corpus: &Path, workers: usize, out: &Path) -> Result<(), DataError> {
+fn run(corpus: &Path, workers: usize, out: &Path) -> Result<(), Problem> {
     let bytes = fs::metadata(corpus).map_or(BYTES, |metadata| metadata.len());
     let input = Input { path: Some(corpus.to_owned()), name: "corpus".to_owned(), bytes };
     let sources = [SourceInput { name: "corpus".to_owned(), files: vec![input] }];
@@ -109,7 +109,7 @@ fn run(corpus: &Path, workers: usize, out: &Path) -> Result<(), DataError> {
 }
 
 /// Reads all windows of one pass, in training order.
-fn stream(index: &Path) -> Result<(), DataError> {
+fn stream(index: &Path) -> Result<(), Problem> {
     let index = file::load(index)?;
     let info = *index.tokenizer();
     let options = Options {

@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 use compiler::elaborate::Field;
 use compiler::program::{Compiled, Program, Std};
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
+use super::decoder;
 use super::init::Init;
 use super::model::{
     Attention, AttentionOptions, Canon, Mixer, Model, ModelOptions, QkNorm, RopeLayout,
 };
-use super::{ForeignError, decoder};
 
 /// File name of an imported arch while it is compiled.
 const FILE: &str = "imported.canon";
 
 /// Compiles an arch from the text of one file.
-pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
+pub fn compile(name: &str, text: &str) -> Result<Compiled, Problem> {
     let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::Embedded);
     let (compiled, diagnostics) = program.compile(FILE, name);
     let error = program.diagnostics.iter().chain(&diagnostics).find(|d| d.is_error());
@@ -28,15 +28,15 @@ pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
         (_, error) => {
             let cause = error.map_or("it does not compile", |d| d.message.as_str());
             let message = format!("these sizes do not make an arch: {cause}");
-            Err(ForeignError::new(name, message, "check the sizes in the configuration"))
+            Err(Problem::in_file(name, message, "check the sizes in the configuration"))
         }
     }
 }
 
 /// Converts an arch to a model of a released family, if it is one.
-pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
+pub fn model(compiled: &Compiled) -> Result<Model, Problem> {
     let refuse = |reason: String| {
-        ForeignError::new(
+        Problem::in_file(
             compiled.name.clone(),
             format!("this arch is not in one of the released families: {reason}"),
             "only archs with equal layers of Llama, GLA5, GDN2 or Mamba2 can be exported so; `--to hf`, `torch` and `card` take any arch",

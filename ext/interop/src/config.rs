@@ -6,10 +6,10 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
+use super::LeftOut;
 use super::node::{Node, Value};
-use super::{ForeignError, LeftOut};
 
 /// A key that changes the computation and has only these supported values.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +41,10 @@ pub struct Keys<'a> {
 
 impl<'a> Keys<'a> {
     /// The keys of a parsed file. Refuses a file that is not a map.
-    pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, ForeignError> {
+    pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, Problem> {
         let Value::Map(_) = &root.value else {
             let message = format!("it has {} instead of keys with values", root.value.shown());
-            return Err(ForeignError::new(file, message, "give the configuration file itself"));
+            return Err(Problem::in_file(file, message, "give the configuration file itself"));
         };
         let leaves = root.leaves().into_iter().filter(|(key, _)| !key.is_empty()).collect();
         Ok(Keys { file, leaves, taken: RefCell::default(), neutral: RefCell::default() })
@@ -87,34 +87,29 @@ impl<'a> Keys<'a> {
     }
 
     /// An error about a key.
-    pub(crate) fn error(
-        &self,
-        key: &str,
-        message: String,
-        help: impl Into<String>,
-    ) -> ForeignError {
-        ForeignError::new(self.place(key), message, help)
+    pub(crate) fn error(&self, key: &str, message: String, help: impl Into<String>) -> Problem {
+        Problem::in_file(self.place(key), message, help)
     }
 
-    pub(crate) fn wrong(&self, key: &str, wanted: &str) -> ForeignError {
+    pub(crate) fn wrong(&self, key: &str, wanted: &str) -> Problem {
         let message = format!("`{key}` is {}, and it should be {wanted}", self.value(key));
         self.error(key, message, "write it as the release does")
     }
 
     /// A whole number from 0 to 2^48; `None` without the key.
-    pub fn int(&self, key: &str) -> Result<Option<i64>, ForeignError> {
+    pub fn int(&self, key: &str) -> Result<Option<i64>, Problem> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let number = number(node).and_then(Decimal::to_int).filter(|n| (0..1 << 48).contains(n));
         number.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
     }
 
     /// The same, or this default without the key.
-    pub fn int_or(&self, key: &str, default: i64) -> Result<i64, ForeignError> {
+    pub fn int_or(&self, key: &str, default: i64) -> Result<i64, Problem> {
         Ok(self.int(key)?.unwrap_or(default))
     }
 
     /// A whole number above 0; an error without the key.
-    pub fn positive(&self, key: &str) -> Result<i64, ForeignError> {
+    pub fn positive(&self, key: &str) -> Result<i64, Problem> {
         match self.int(key)? {
             Some(n) if n > 0 => Ok(n),
             Some(_) | None => Err(self.wrong(key, "a whole number above 0")),
@@ -122,18 +117,18 @@ impl<'a> Keys<'a> {
     }
 
     /// A finite number; `None` without the key.
-    pub fn decimal(&self, key: &str) -> Result<Option<Decimal>, ForeignError> {
+    pub fn decimal(&self, key: &str) -> Result<Option<Decimal>, Problem> {
         let Some(node) = self.node(key) else { return Ok(None) };
         number(node).map(Some).ok_or_else(|| self.wrong(key, "a finite number"))
     }
 
     /// A finite number, or this default without the key.
-    pub fn decimal_or(&self, key: &str, default: &str) -> Result<Decimal, ForeignError> {
+    pub fn decimal_or(&self, key: &str, default: &str) -> Result<Decimal, Problem> {
         Ok(self.decimal(key)?.unwrap_or_else(|| decimal(default)))
     }
 
     /// True or false, or this default without the key.
-    pub fn bool_or(&self, key: &str, default: bool) -> Result<bool, ForeignError> {
+    pub fn bool_or(&self, key: &str, default: bool) -> Result<bool, Problem> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(default),
             Some(Value::Bool(b)) => Ok(*b),
@@ -144,7 +139,7 @@ impl<'a> Keys<'a> {
     }
 
     /// A text; `None` without the key.
-    pub fn text(&self, key: &str) -> Result<Option<&'a str>, ForeignError> {
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, Problem> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(None),
             Some(Value::Text(text)) => Ok(Some(text)),
@@ -155,22 +150,17 @@ impl<'a> Keys<'a> {
     }
 
     /// Reads a key that has only some supported values.
-    pub(crate) fn check(&self, rule: &Rule) -> Result<(), ForeignError> {
+    pub(crate) fn check(&self, rule: &Rule) -> Result<(), Problem> {
         self.only(rule.key(), rule.values, rule.sentence)
     }
 
     /// The same for several keys.
-    pub(crate) fn check_all(&self, rules: &[Rule]) -> Result<(), ForeignError> {
+    pub(crate) fn check_all(&self, rules: &[Rule]) -> Result<(), Problem> {
         rules.iter().try_for_each(|rule| self.check(rule))
     }
 
     /// The same for a key or values that are not known before. The sentence has `{}` for another value.
-    pub(crate) fn only(
-        &self,
-        key: &str,
-        values: &[&str],
-        sentence: &str,
-    ) -> Result<(), ForeignError> {
+    pub(crate) fn only(&self, key: &str, values: &[&str], sentence: &str) -> Result<(), Problem> {
         let Some(node) = self.node(key) else { return Ok(()) };
         let equal = |text: &&str| match (&node.value, Decimal::parse(text)) {
             (Value::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
@@ -194,7 +184,7 @@ impl<'a> Keys<'a> {
         values: &[&str],
         default: &str,
         sentence: &str,
-    ) -> Result<(), ForeignError> {
+    ) -> Result<(), Problem> {
         if self.node(key).is_some() || values.contains(&default) {
             return self.only(key, values, sentence);
         }
@@ -204,7 +194,7 @@ impl<'a> Keys<'a> {
     }
 
     /// Reads a key with one supported value, which has no effect, and lists it.
-    pub(crate) fn neutral(&self, rule: &Rule) -> Result<(), ForeignError> {
+    pub(crate) fn neutral(&self, rule: &Rule) -> Result<(), Problem> {
         self.only_neutral(rule.key(), rule.values, rule.sentence)
     }
 
@@ -214,7 +204,7 @@ impl<'a> Keys<'a> {
         key: &str,
         values: &[&str],
         sentence: &str,
-    ) -> Result<(), ForeignError> {
+    ) -> Result<(), Problem> {
         self.only(key, values, sentence)?;
         if let Some(node) = self.node(key) {
             let why = format!("{}, which has no effect", node.value.shown());
@@ -248,7 +238,7 @@ impl<'a> Keys<'a> {
     }
 
     /// An error if a key was not read.
-    pub fn finish(&self, known: &[&str]) -> Result<(), ForeignError> {
+    pub fn finish(&self, known: &[&str]) -> Result<(), Problem> {
         let taken = self.taken.borrow();
         let untaken = || self.leaves.iter().filter(|(key, _)| !taken.contains(*key));
         // A key set to null switches nothing on, whatever it means.

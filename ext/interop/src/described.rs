@@ -2,13 +2,14 @@
 
 use compiler::graph::Param;
 use compiler::program::Compiled;
+use dsl::Problem;
 
 use super::class::{CLASSES, Class};
 use super::init::Init;
 use super::lay::{self, Entry, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{self, GatedNorm, Layout};
-use super::{ForeignError, arch, decoder};
+use super::{arch, decoder};
 
 /// A model of one of the classes.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +74,7 @@ impl Described {
     pub(crate) fn difference(
         &self,
         ours: &Compiled,
-    ) -> Result<Option<(String, String, String)>, ForeignError> {
+    ) -> Result<Option<(String, String, String)>, Problem> {
         let same = Model { init: Init::of(ours), ..self.model.clone() };
         let theirs = arch::compile(&ours.name, &same.text(&ours.name, ""))?;
         if arch::is_same(ours, &theirs) {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::ARCH_SEQ_LEN;
@@ -29,7 +30,7 @@ use super::store::{Planned, Store, write_safetensors};
 use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG};
 use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
-use super::{ForeignError, arch, hf, json, lingua, pth, quote, shown, torch, yaml};
+use super::{arch, hf, json, lingua, pth, quote, shown, torch, yaml};
 use records::run::digest_of;
 
 /// The format to export to.
@@ -102,7 +103,7 @@ struct Plan<'a> {
 }
 
 /// Writes the folder; returns the names of its files.
-pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
+pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, Problem> {
     let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
         Some(value) if value.plain() == "reference" => GatedNorm::Reference,
         Some(_) | None => GatedNorm::Fused,
@@ -156,7 +157,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
 }
 
 /// Checks the exported bytes against the verified ones; the file may have changed in between.
-fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), ForeignError> {
+fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Problem> {
     let wanted = origin.and_then(|origin| origin.file);
     let (Some(wanted), Some(file)) = (wanted, store.files.first()) else {
         return Ok(());
@@ -165,7 +166,7 @@ fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Forei
     if digest == wanted {
         return Ok(());
     }
-    Err(ForeignError::new(
+    Err(Problem::in_file(
         shown(&file.path),
         format!(
             "its digest is {}, but the run's checkpoint has {}",
@@ -177,12 +178,12 @@ fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Forei
 }
 
 impl Plan<'_> {
-    fn put(&self, folder: &Path, name: &str, text: &str) -> Result<(), ForeignError> {
+    fn put(&self, folder: &Path, name: &str, text: &str) -> Result<(), Problem> {
         self.written.borrow_mut().push(name.to_owned());
         put(&folder.join(name), text)
     }
 
-    fn render(&self, template: &str, values: minijinja::Value) -> Result<String, ForeignError> {
+    fn render(&self, template: &str, values: minijinja::Value) -> Result<String, Problem> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_keep_trailing_newline(true);
@@ -195,7 +196,7 @@ impl Plan<'_> {
             environment.get_template(template)?.render(values)
         };
         rendered().map_err(|error| {
-            ForeignError::new(
+            Problem::in_file(
                 template,
                 format!("its template is broken: {error}"),
                 "this is a bug in canonc",
@@ -203,15 +204,15 @@ impl Plan<'_> {
         })
     }
 
-    fn needed_weights(&self) -> Result<&Source, ForeignError> {
+    fn needed_weights(&self) -> Result<&Source, Problem> {
         self.weights.as_ref().ok_or_else(|| {
             let help = "add --weights FILE, or name a finished run instead of its lock";
-            ForeignError::new(self.name(), "a Hugging Face folder needs weights", help)
+            Problem::in_file(self.name(), "a Hugging Face folder needs weights", help)
         })
     }
 
     /// The code of the model, and what `transformers` needs to find it there.
-    fn own_class(&self, folder: &Path, known: Option<&Described>) -> Result<(), ForeignError> {
+    fn own_class(&self, folder: &Path, known: Option<&Described>) -> Result<(), Problem> {
         let weights = self.needed_weights()?;
         let Request { compiled, dtype, .. } = self.request;
         let module = torch::module(compiled)?;
@@ -244,7 +245,7 @@ impl Plan<'_> {
     }
 
     /// `generation_config.json`, and the tokenizer's files if there is one.
-    fn generation(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn generation(&self, folder: &Path) -> Result<(), Problem> {
         let imported = |name| self.request.imported_text.and_then(|text| text.file(name));
         let generation = match imported(GENERATION) {
             Some(text) => text.to_owned(),
@@ -297,7 +298,7 @@ impl Plan<'_> {
     }
 
     /// The configuration, weights and card of a class that the folder does not hold.
-    fn class(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn class(&self, folder: &Path, described: &Described) -> Result<(), Problem> {
         let weights = self.needed_weights()?;
         // The classes of `transformers` pair the channels of a head's halves.
         let turned = described.class.code.is_none() && !is_half(&described.model);
@@ -311,7 +312,7 @@ impl Plan<'_> {
         folder: &Path,
         weights: &Source,
         described: &Described,
-    ) -> Result<(), ForeignError> {
+    ) -> Result<(), Problem> {
         let entries = described.entries(Target::HuggingFace, self.request.compiled.graph.params());
         let mut config = hf::write(described, self.seq_len, self.request.dtype.torch());
         if let Value::Map(keys) = &mut config {
@@ -337,7 +338,7 @@ impl Plan<'_> {
     }
 
     /// `model.py`, and `model.safetensors` under the names of its modules.
-    fn torch(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn torch(&self, folder: &Path) -> Result<(), Problem> {
         let module = torch::module(self.request.compiled)?;
         let text = self.render("model.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
@@ -348,12 +349,7 @@ impl Plan<'_> {
     }
 
     /// `model.safetensors` with the names of a generated module's tensors.
-    fn module_weights(
-        &self,
-        folder: &Path,
-        weights: &Source,
-        prefix: &str,
-    ) -> Result<(), ForeignError> {
+    fn module_weights(&self, folder: &Path, weights: &Source, prefix: &str) -> Result<(), Problem> {
         let params = self.request.compiled.graph.params();
         let named = torch::tensor_names(params).into_iter().zip(params);
         let planned: Vec<Planned> = named
@@ -370,7 +366,7 @@ impl Plan<'_> {
         })
     }
 
-    fn lingua(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn lingua(&self, folder: &Path, described: &Described) -> Result<(), Problem> {
         let training = match self.request.experiment {
             None => None,
             // Weights are worth exporting even if Lingua cannot train the model.
@@ -382,7 +378,7 @@ impl Plan<'_> {
         };
         if training.is_none() && self.weights.is_none() {
             let help = "name the lock of an experiment on text, or add --weights FILE";
-            return Err(ForeignError::new(
+            return Err(Problem::in_file(
                 self.name(),
                 "it has neither training nor weights to write",
                 help,
@@ -438,12 +434,12 @@ impl Plan<'_> {
     }
 
     /// Checks that Lingua would train this arch from the same initial distribution.
-    fn trains(&self, described: &Described) -> Result<(), ForeignError> {
+    fn trains(&self, described: &Described) -> Result<(), Problem> {
         let model = &described.model;
         let init = lingua::init_of(model.family());
         let refuse = |message: String| {
             let help = "change the arch, or train it with canonc";
-            Err(ForeignError::new(self.name(), message, help))
+            Err(Problem::in_file(self.name(), message, help))
         };
         if model.init != init {
             let (has, wants) =
@@ -464,10 +460,10 @@ impl Plan<'_> {
         }
     }
 
-    fn recipe(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn recipe(&self, folder: &Path, described: &Described) -> Result<(), Problem> {
         let Some(experiment) = self.request.experiment else {
             let help = "name the lock of an experiment";
-            return Err(ForeignError::new(
+            return Err(Problem::in_file(
                 self.name(),
                 "an arch alone has no training settings",
                 help,
@@ -495,7 +491,7 @@ impl Plan<'_> {
         self.put(folder, "recipe.yaml", &text)
     }
 
-    fn slurm(&self, folder: &Path, described: &Described) -> Result<(), ForeignError> {
+    fn slurm(&self, folder: &Path, described: &Described) -> Result<(), Problem> {
         self.recipe(folder, described)?;
         let Some(experiment) = self.request.experiment else { return Ok(()) };
         let (_, devices) = training::write(experiment)?;
@@ -505,7 +501,7 @@ impl Plan<'_> {
                 "`platform.devices` is {devices}, which is not a multiple of the {per_node} GPUs of a machine"
             );
             let help = "give the number of GPUs per machine: `--gpus-per-node N`";
-            return Err(ForeignError::new(experiment.name.clone(), message, help));
+            return Err(Problem::in_file(experiment.name.clone(), message, help));
         }
         let text = self.render(
             "launch.sh",

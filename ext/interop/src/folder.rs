@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{ForeignError, shown};
+use dsl::Problem;
+
+use super::{cannot_write, shown};
 
 pub(crate) const CONFIG: &str = "config.json";
 pub(crate) const PARAMS: &str = "params.json";
@@ -52,8 +54,8 @@ pub(crate) fn imported_arch(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Writes a file, creating its folder.
-pub(crate) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(path, &error);
+pub(crate) fn put(path: &Path, text: &str) -> Result<(), Problem> {
+    let failed = |error: std::io::Error| cannot_write(path, &error);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
@@ -63,9 +65,9 @@ pub(crate) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
 /// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.
 pub(crate) fn write_folder(
     out: &Path,
-    fill: &dyn Fn(&Path) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(out, &error);
+    fill: &dyn Fn(&Path) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let failed = |error: std::io::Error| cannot_write(out, &error);
     let is_taken = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
@@ -73,7 +75,7 @@ pub(crate) fn write_folder(
     };
     if is_taken {
         let help = "name a new or empty folder";
-        return Err(ForeignError::new(shown(out), "it already exists", help));
+        return Err(Problem::in_file(shown(out), "it already exists", help));
     }
     let parent = disk::parent(out);
     fs::create_dir_all(parent).map_err(failed)?;

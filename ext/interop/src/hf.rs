@@ -10,7 +10,8 @@ mod write;
 
 use std::collections::BTreeMap;
 
-use super::ForeignError;
+use dsl::Problem;
+
 use super::class::{CLASSES, Class};
 use super::config::Keys;
 use super::described::Described;
@@ -61,7 +62,7 @@ const UNREAD: &[&str] = &[
 ];
 
 /// Reads the keys of a `config.json`.
-pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+pub fn read(keys: &Keys<'_>) -> Result<Described, Problem> {
     match class_of(keys, |_| true)? {
         // A Llama with biases or scaled RoPE has the keys of other classes, which no released one has.
         class if class.model_type == "llama" => {
@@ -73,15 +74,12 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
 }
 
 /// Reads the keys of a `config.json` of a released family.
-pub fn released(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+pub fn released(keys: &Keys<'_>) -> Result<Described, Problem> {
     read_class(keys, class_of(keys, |class| class.released)?, true)
 }
 
 /// The class of a configuration, one of these.
-fn class_of(
-    keys: &Keys<'_>,
-    is_read: impl Fn(&Class) -> bool,
-) -> Result<&'static Class, ForeignError> {
+fn class_of(keys: &Keys<'_>, is_read: impl Fn(&Class) -> bool) -> Result<&'static Class, Problem> {
     let model_type = keys.text("model_type")?;
     let class = CLASSES.iter().find(|class| Some(class.model_type) == model_type && is_read(class));
     class.ok_or_else(|| {
@@ -95,7 +93,7 @@ fn read_class(
     keys: &Keys<'_>,
     class: &'static Class,
     released: bool,
-) -> Result<Described, ForeignError> {
+) -> Result<Described, Problem> {
     general(keys, class)?;
     let ours = Ours::read(keys)?;
     let mut described = match class.family {
@@ -109,7 +107,7 @@ fn read_class(
 }
 
 /// Reads the keys that every class has.
-fn general(keys: &Keys<'_>, class: &Class) -> Result<(), ForeignError> {
+fn general(keys: &Keys<'_>, class: &Class) -> Result<(), Problem> {
     if let Some(node) = keys.node("architectures") {
         let is_class = match &node.value {
             Value::List(items) => {
@@ -144,7 +142,7 @@ struct Ours {
 }
 
 impl Ours {
-    fn read(keys: &Keys<'_>) -> Result<Ours, ForeignError> {
+    fn read(keys: &Keys<'_>) -> Result<Ours, Problem> {
         let init = init(keys)?;
         if init.is_none() && keys.text("canonc.init")?.is_some() {
             return Err(messages::unknown_init(keys));
@@ -153,7 +151,7 @@ impl Ours {
         Ok(Ours { init, interleaved })
     }
 
-    fn apply(self, described: &mut Described, keys: &Keys<'_>) -> Result<(), ForeignError> {
+    fn apply(self, described: &mut Described, keys: &Keys<'_>) -> Result<(), Problem> {
         if let Some(init) = self.init {
             described.model.init = init;
         }
@@ -175,7 +173,7 @@ impl Ours {
 }
 
 /// The initial distributions under `canonc.init`, if it has rules or the name of a table.
-pub(super) fn init(keys: &Keys<'_>) -> Result<Option<Init>, ForeignError> {
+pub(super) fn init(keys: &Keys<'_>) -> Result<Option<Init>, Problem> {
     let roles = keys.below("canonc.init");
     if roles.is_empty() {
         return Ok(keys.text("canonc.init")?.and_then(Init::named));
@@ -193,7 +191,7 @@ pub(super) fn canon(
     keys: &Keys<'_>,
     prefix: &str,
     letters: &str,
-) -> Result<(Canon, bool), ForeignError> {
+) -> Result<(Canon, bool), Problem> {
     let at = |name: &str| format!("{prefix}{name}");
     let set = keys.text(&at("canon_set"))?.unwrap_or_default();
     if let Some(other) = set.chars().find(|c| !letters.contains(*c)) {
@@ -217,7 +215,7 @@ pub(super) fn canon(
 }
 
 /// Channels that RoPE rotates; if absent, all of them. The readers of the release disagree about 0, so it is refused.
-pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64, ForeignError> {
+pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64, Problem> {
     match keys.int(key)? {
         None => Ok(head_dim),
         Some(n) if n > 0 && n <= head_dim && n % 2 == 0 => Ok(n),
@@ -227,12 +225,7 @@ pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64
 }
 
 /// A width divided by a number of heads.
-pub(super) fn divided(
-    keys: &Keys<'_>,
-    key: &str,
-    width: i64,
-    heads: i64,
-) -> Result<i64, ForeignError> {
+pub(super) fn divided(keys: &Keys<'_>, key: &str, width: i64, heads: i64) -> Result<i64, Problem> {
     match width.checked_rem(heads) {
         Some(0) => Ok(width / heads),
         _ => Err(messages::unequal_heads(keys, key, heads)),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::graph::Param;
 use compiler::program::Compiled;
+use dsl::Problem;
 
 use super::config::Keys;
 use super::described::{Changed, Described};
@@ -25,7 +26,7 @@ use super::source::{Source, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::text_files::{self, CopiedFile, TextSettings};
 use super::training::{self, Training};
-use super::{ForeignError, LeftOut, arch, hf, json, lingua, recipe, shown, yaml};
+use super::{LeftOut, arch, cannot_write, hf, json, lingua, recipe, shown, yaml};
 
 /// The source of an import, and settings that its files lack.
 #[derive(Clone, Copy, Debug)]
@@ -136,8 +137,8 @@ fn variants(folder: &Path) -> Vec<String> {
     variants
 }
 
-fn kind(source: &Path) -> Result<Kind, ForeignError> {
-    let refuse = |message: String, help: &str| Err(ForeignError::new(shown(source), message, help));
+fn kind(source: &Path) -> Result<Kind, Problem> {
+    let refuse = |message: String, help: &str| Err(Problem::in_file(shown(source), message, help));
     if source.is_dir() {
         if let Some(kind) = of_folder(source) {
             return Ok(kind);
@@ -176,7 +177,7 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
 
 /// Compares a release's `config.json` with the model of its `params.json`. A configuration that is too short to
 /// describe a model is left out.
-fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), ForeignError> {
+fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), Problem> {
     let place = shown(config);
     let (bytes, read) = bytes_of(config)?;
     let root = json::read(&place, &bytes)?;
@@ -188,7 +189,7 @@ fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOu
             Some((has, wants)) => {
                 let message = format!("it says `{has}`, but {PARAMS} says `{wants}`");
                 let help = "name a release with files of one model, or the variant's folder";
-                return Err(ForeignError::new(place, message, help));
+                return Err(Problem::in_file(place, message, help));
             }
         },
     };
@@ -196,7 +197,7 @@ fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOu
 }
 
 /// Reads and checks everything; writes nothing.
-pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
+pub fn read(request: &Request<'_>) -> Result<Imported, Problem> {
     let kind = kind(request.source)?;
     let (config, weights) = match &kind {
         Kind::HuggingFace { config, weights } => (config, weights.as_ref()),
@@ -273,11 +274,7 @@ struct Configuration {
 }
 
 impl Configuration {
-    fn read(
-        kind: &Kind,
-        config: &Path,
-        devices: Option<i64>,
-    ) -> Result<Configuration, ForeignError> {
+    fn read(kind: &Kind, config: &Path, devices: Option<i64>) -> Result<Configuration, Problem> {
         let place = shown(config);
         let (bytes, read) = bytes_of(config)?;
         let root = match kind {
@@ -289,7 +286,7 @@ impl Configuration {
         let (described, training) = match kind.target() {
             Target::HuggingFace if devices.is_some() => {
                 let message = "a Hugging Face folder has no training settings";
-                return Err(ForeignError::new(place, message, "remove --devices"));
+                return Err(Problem::in_file(place, message, "remove --devices"));
             }
             Target::HuggingFace => (hf::read(&keys)?, None),
             Target::Lingua => lingua_keys(&keys, devices, &mut left_out)?,
@@ -311,7 +308,7 @@ fn lingua_keys(
     keys: &Keys<'_>,
     devices: Option<i64>,
     left_out: &mut Vec<LeftOut>,
-) -> Result<(Described, Option<Training>), ForeignError> {
+) -> Result<(Described, Option<Training>), Problem> {
     let described = lingua::read(keys)?;
     let training = if training::is_there(keys) {
         let vocab = described.model.vocab;
@@ -347,7 +344,7 @@ impl Text {
         kind: &Kind,
         config: &Path,
         described: &Described,
-    ) -> Result<Text, ForeignError> {
+    ) -> Result<Text, Problem> {
         let name = match request.name {
             Some(name) => name.to_owned(),
             None => identifier(&likely_name(request.source, kind)),
@@ -356,7 +353,7 @@ impl Text {
             let shown: String = name.chars().take(MAX_SHOWN).collect();
             let message = format!("{shown:?} cannot be the name of an arch");
             let help = "use letters, digits and `_`, starting with a letter";
-            return Err(ForeignError::new("--name", message, help));
+            return Err(Problem::in_file("--name", message, help));
         }
         let doc = format!("Imported from {}.", file_name(request.source));
         let text = described.text(&name, &doc);
@@ -368,11 +365,11 @@ impl Text {
         let other = format!("{name}_");
         let text = described.text(&other, &doc);
         match (arch::compile(&other, &text), request.name) {
-            (Err(_), _) => Err(ForeignError { place: shown(config), ..error }),
+            (Err(_), _) => Err(error.at(shown(config))),
             (Ok(_), Some(_)) => {
                 let message =
                     format!("`{name}` cannot be the name of an arch: the language uses it");
-                Err(ForeignError::new("--name", message, format!("write `--name {other}`")))
+                Err(Problem::in_file("--name", message, format!("write `--name {other}`")))
             }
             (Ok(compiled), None) => Ok(Text { name: other, text, compiled }),
         }
@@ -450,11 +447,11 @@ impl Imported {
     }
 
     /// Writes the folder, which must be absent or empty.
-    pub fn write(&self, out: &Path) -> Result<(), ForeignError> {
+    pub fn write(&self, out: &Path) -> Result<(), Problem> {
         write_folder(out, &|folder| self.fill(folder))
     }
 
-    fn fill(&self, folder: &Path) -> Result<(), ForeignError> {
+    fn fill(&self, folder: &Path) -> Result<(), Problem> {
         let name = &self.name;
         put(&imported_arch(folder, name), &self.text)?;
         if let Some(recipe) = self.recipe() {
@@ -473,7 +470,7 @@ impl Imported {
         }
         for CopiedFile { name, bytes, read: _ } in &self.copied {
             let path = folder.join(name);
-            disk::replace(&path, bytes, || Ok(())).map_err(|e| ForeignError::write(&path, &e))?;
+            disk::replace(&path, bytes, || Ok(())).map_err(|e| cannot_write(&path, &e))?;
         }
         put(&folder.join(RECORD), &self.provenance())
     }

@@ -4,14 +4,14 @@
 //! A duplicate key is refused with both lines; depth and size are bounded; no input panics.
 
 use disk::content::{Content, START};
+use dsl::Problem;
 
-use super::ForeignError;
 use super::node::{MAX_BYTES, MAX_DEPTH, Node, Value};
 
 /// Reads one value with nothing after it.
-pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+pub fn read(name: &str, bytes: &[u8]) -> Result<Node, Problem> {
     let fail = |line: usize, why: String| {
-        ForeignError::new(
+        Problem::in_file(
             format!("{name}:{line}"),
             format!("it is not JSON: {why}"),
             "use the original file",
@@ -22,7 +22,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     }
     let content = Content::of_start(bytes.get(..START).unwrap_or(bytes));
     if let Some(help) = content.help() {
-        return Err(ForeignError::new(
+        return Err(Problem::in_file(
             name,
             format!("it is not JSON: it is {}", content.name()),
             help,

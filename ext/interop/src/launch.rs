@@ -5,11 +5,12 @@
 
 use std::path::Path;
 
+use dsl::Problem;
 use lab::experiment::{Device, Experiment};
 use minijinja::{Environment, UndefinedBehavior, context};
 
 use super::folder::{put, write_folder};
-use super::{ForeignError, quote};
+use super::quote;
 
 const RUN: &str = include_str!("../templates/run.sh.j2");
 const COMPARE: &str = include_str!("../templates/compare.sh.j2");
@@ -36,14 +37,14 @@ pub struct Run<'a> {
 
 impl Run<'_> {
     /// Writes `launch.sh` and the lock; returns their names.
-    pub fn write(&self, out: &Path) -> Result<Vec<String>, ForeignError> {
+    pub fn write(&self, out: &Path) -> Result<Vec<String>, Problem> {
         let Run { experiment, lock, dir, data, ranks, per_node } = *self;
         let per_node = per_node.min(ranks).max(1);
         if !ranks.is_multiple_of(per_node) {
             let message =
                 format!("{ranks} ranks do not fill machines of {per_node}: each must have as many");
             let help = "give the number of ranks on a machine: `--gpus-per-node N`";
-            return Err(ForeignError::new(experiment.name.clone(), message, help));
+            return Err(Problem::in_file(experiment.name.clone(), message, help));
         }
         let file = format!("{}.lock", experiment.name);
         let script = render(
@@ -88,21 +89,21 @@ pub struct Array<'a> {
 
 impl Array<'_> {
     /// The script.
-    pub fn script(&self) -> Result<String, ForeignError> {
+    pub fn script(&self) -> Result<String, Problem> {
         let Array { name, missing, workers, words, gpu, threads } = self;
         let notice = NOTICE;
         render(COMPARE, context! { name, missing, workers, words, gpu, threads, notice })
     }
 }
 
-fn render(template: &str, values: minijinja::Value) -> Result<String, ForeignError> {
+fn render(template: &str, values: minijinja::Value) -> Result<String, Problem> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_keep_trailing_newline(true);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     quote::add_filters(&mut environment);
     environment.render_str(template, values).map_err(|error| {
-        ForeignError::new(
+        Problem::in_file(
             "launch.sh",
             format!("its template is broken: {error}"),
             "this is a bug in canonc; please report it",

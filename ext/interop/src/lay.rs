@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use compiler::graph::Param;
+use dsl::Problem;
 
+use super::LeftOut;
 use super::class::layouts;
 use super::model::{Attention, Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LINGUA_PREFIX, Layout, When};
 use super::store::{PIECE, Planned, Store, Stored};
-use super::{ForeignError, LeftOut};
 
 /// The program that reads or writes the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,7 +202,7 @@ pub fn check(
     entries: &[Entry],
     rates: Option<&[f64]>,
     wrong: &str,
-) -> Result<Vec<LeftOut>, ForeignError> {
+) -> Result<Vec<LeftOut>, Problem> {
     let mut faults = Vec::new();
     let mut left_out = Vec::new();
     let known: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.theirs.as_str(), e)).collect();
@@ -260,7 +261,7 @@ pub fn check_ours(
     store: &Store,
     params: &[Param],
     wrong: &str,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let mut faults = Vec::new();
     let mut known = BTreeMap::new();
     for param in params {
@@ -287,14 +288,14 @@ pub fn check_ours(
     if faults.is_empty() { Ok(()) } else { Err(refused(place, wrong, faults)) }
 }
 
-fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> ForeignError {
+fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> Problem {
     let more = match faults.len().saturating_sub(MAX_FAULTS) {
         0 => String::new(),
         more => format!("\n  … and {more} more"),
     };
     faults.truncate(MAX_FAULTS);
     let message = format!("{wrong}\n  {}{more}", faults.join("\n  "));
-    ForeignError::new(place, message, "use weights of this model")
+    Problem::in_file(place, message, "use weights of this model")
 }
 
 fn extra(name: &str, stored: &Stored) -> String {
@@ -325,12 +326,7 @@ pub(super) fn of_any_layer(name: &str) -> String {
 }
 
 /// Checks a tensor that is not used: a copy of another one, or zeros.
-fn idle(
-    place: &str,
-    store: &Store,
-    entry: &Entry,
-    entries: &[Entry],
-) -> Result<LeftOut, ForeignError> {
+fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<LeftOut, Problem> {
     let name = entry.theirs.clone();
     let table = entries.iter().find(|e| e.kind == EntryKind::Needed && e.ours == entry.ours);
     let total: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
@@ -355,7 +351,7 @@ fn idle(
         };
         if !equal {
             let help = "use the checkpoint that belongs to the configuration";
-            return Err(ForeignError::new(place, format!("`{name}`: {why}"), help));
+            return Err(Problem::in_file(place, format!("`{name}`: {why}"), help));
         }
         at += count;
     }
@@ -372,7 +368,7 @@ fn frequencies(
     name: &str,
     stored: &Stored,
     rates: Option<&[f64]>,
-) -> Result<Result<(), String>, ForeignError> {
+) -> Result<Result<(), String>, Problem> {
     let Some(rates) = rates else {
         return Ok(Err(format!("extra: {name}, but this family has no RoPE")));
     };

@@ -8,7 +8,7 @@
 //! ```
 //! use interop::{arch, config::Keys, hf, json};
 //!
-//! # fn main() -> Result<(), interop::ForeignError> {
+//! # fn main() -> Result<(), dsl::Problem> {
 //! let config = br#"{
 //!     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 97, "hidden_size": 32,
 //!     "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4,
@@ -60,68 +60,25 @@ pub mod quote;
 pub mod export;
 pub mod launch;
 
-use std::fmt;
 use std::path::Path;
 
-use records::run::RunError;
+use dsl::Problem;
 
-/// Why an import or an export failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignError {
-    /// The file, and the line if known.
-    pub place: String,
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// What to do next.
-    pub help: String,
-    /// Whether this machine caused the error, rather than the file.
-    pub machine: bool,
+/// An error while reading a file.
+pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> Problem {
+    let message = format!("it cannot be read: {error}");
+    Problem::input(message, "name a file that exists and is readable").at(shown(path))
 }
 
-impl ForeignError {
-    /// An error in a file.
-    pub fn new(
-        place: impl Into<String>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> ForeignError {
-        let (place, message, help) = (place.into(), message.into(), help.into());
-        ForeignError { place, message, help, machine: false }
-    }
-
-    /// An error while reading a file.
-    pub fn read(path: &Path, error: &std::io::Error) -> ForeignError {
-        let message = format!("it cannot be read: {error}");
-        ForeignError::new(shown(path), message, "name a file that exists and is readable")
-    }
-
-    /// An error while writing a file.
-    pub fn write(path: &Path, error: &std::io::Error) -> ForeignError {
-        let message = format!("it was not written: {error}");
-        let help = "check that the folder exists, is writable and has free space";
-        let machine = !disk::is_wrong_path(error);
-        ForeignError { machine, ..ForeignError::new(shown(path), message, help) }
-    }
-}
-
-impl fmt::Display for ForeignError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, message, help, machine: _ } = self;
-        write!(f, "{place}: {message}\nhelp: {help}")
-    }
-}
-
-impl std::error::Error for ForeignError {}
-
-impl From<ForeignError> for RunError {
-    fn from(error: ForeignError) -> RunError {
-        let ForeignError { place, message, help, machine } = error;
-        let message = match message.strip_prefix("it ") {
-            Some(rest) => format!("{place} {rest}"),
-            None => format!("{place}: {message}"),
-        };
-        if machine { RunError::machine(message, help) } else { RunError::input(message, help) }
-    }
+/// An error while writing a file.
+pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
+    let message = format!("it was not written: {error}");
+    let help = "check that the folder exists, is writable and has free space";
+    let problem = match disk::is_wrong_path(error) {
+        true => Problem::input(message, help),
+        false => Problem::machine(message, help),
+    };
+    problem.at(shown(path))
 }
 
 /// A checkpoint's entry that is not a parameter, and why it can be left out.

@@ -3,9 +3,8 @@
 //! Every option that the release's own loader ignores is honoured or refused by name; an option without meaning for a
 //! family must have its default; absent keys have Lingua's defaults.
 
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
-use super::ForeignError;
 use super::config::{Keys, decimal};
 use super::described::Described;
 use super::hf::{self, canon, canon_set, divided, float, rope_dims, turned_channels};
@@ -27,7 +26,7 @@ fn up_to(n: i64, multiple: i64) -> i64 {
 }
 
 /// Reads `model.*`.
-pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+pub fn read(keys: &Keys<'_>) -> Result<Described, Problem> {
     if !keys.has("model") {
         return Err(messages::no_model(keys));
     }
@@ -55,7 +54,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
 }
 
 /// The number of tokens: given, or that of the published tokenizer.
-fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
+fn vocab(keys: &Keys<'_>) -> Result<i64, Problem> {
     let is_given = keys.node("model.vocab_size").is_some_and(|node| node.value.plain() != "-1");
     if is_given {
         return keys.positive("model.vocab_size");
@@ -70,7 +69,7 @@ fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
     }
 }
 
-fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+fn llama(keys: &Keys<'_>) -> Result<Described, Problem> {
     keys.check_all(&messages::LLAMA)?;
     let dim = keys.int_or("model.dim", 512)?;
     let heads = keys.int("model.n_heads")?;
@@ -113,7 +112,7 @@ fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
 }
 
 /// The width of a Llama's MLP.
-fn hidden(keys: &Keys<'_>, dim: i64) -> Result<i64, ForeignError> {
+fn hidden(keys: &Keys<'_>, dim: i64) -> Result<i64, Problem> {
     let multiple = keys.int_or("model.multiple_of", 256)?;
     if multiple < 1 {
         return Err(messages::no_multiple(keys));
@@ -140,7 +139,7 @@ fn floor(number: Option<Decimal>) -> Option<i64> {
     i64::try_from(floor).ok()
 }
 
-fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
+fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, Problem> {
     let dim = keys.int_or("model.dim", 512)?;
     let mlp = check_linear(keys, family, dim)?;
     let heads = keys.positive("model.n_heads")?;
@@ -185,7 +184,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
 }
 
 /// Refuses settings that a linear family ignores or that no released model has. Whether there is an MLP.
-fn check_linear(keys: &Keys<'_>, family: Family, dim: i64) -> Result<bool, ForeignError> {
+fn check_linear(keys: &Keys<'_>, family: Family, dim: i64) -> Result<bool, Problem> {
     let name = match family {
         Family::Llama => "Llama",
         Family::Gla5 => "GLA5",
@@ -279,7 +278,7 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
 
 /// Refuses a model that the published loader would read as another one, or not at all: it ignores some of the keys that
 /// its trainer honours, such as `canon_kernel` and `head_dim`.
-pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
+pub fn check_loader(name: &str, model: &Model) -> Result<(), Problem> {
     let mut lost: Vec<String> = Vec::new();
     let mut only = |is_loaded: bool, field: &str, has: String, loads: &str| {
         if !is_loaded {
@@ -316,7 +315,7 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     let message =
         format!("the published loader would build a different model\n  {}", lost.join("\n  "));
     let help = "`--to hf` carries it; or change the arch";
-    Err(ForeignError::new(name, message, help))
+    Err(Problem::in_file(name, message, help))
 }
 
 /// The name of a linear family; Llama's trainer has no such key.

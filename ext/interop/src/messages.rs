@@ -1,15 +1,14 @@
 //! What is said about a key of a configuration that cannot be taken as it is: whole sentences, with `{}` for its value.
 
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
-use super::ForeignError;
 use super::config::{Keys, Rule};
 use super::torch;
 
 /// Errors about a key: name, key and arguments; the sentence, with `{}` for the key's value; what to do.
 macro_rules! refusals {
     ($($name:ident[$key:expr]($($arg:ident: $type:ty),*): $sentence:literal, $help:expr;)*) => {$(
-        pub(crate) fn $name(keys: &Keys<'_>, $($arg: $type),*) -> ForeignError {
+        pub(crate) fn $name(keys: &Keys<'_>, $($arg: $type),*) -> dsl::Problem {
             keys.error($key, format!($sentence, keys.value($key)), $help)
         }
     )*};
@@ -62,11 +61,7 @@ refusals! {
         "use a model that predicts the next token";
 }
 
-pub(crate) fn unknown_class(
-    keys: &Keys<'_>,
-    model_type: Option<&str>,
-    types: &[&str],
-) -> ForeignError {
+pub(crate) fn unknown_class(keys: &Keys<'_>, model_type: Option<&str>, types: &[&str]) -> Problem {
     let key = "model_type";
     let types = types.join(", ");
     let message = format!("`{key}` is {}, and it should be one of {types}", keys.value(key));

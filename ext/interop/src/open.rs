@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use disk::content::Content;
+use dsl::Problem;
 
 use super::node::{Node, Value};
 use super::store::{Store, bytes_of};
-use super::{ForeignError, LeftOut, json, pth, shown};
+use super::{LeftOut, cannot_read, json, pth, shown};
 
 impl Store {
     /// Opens weights of any kind, told by their content: safetensors, a file of `torch.save`, or an index with the shards
     /// that it lists. Also returns a list of what is not a tensor.
-    pub fn open(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
+    pub fn open(path: &Path) -> Result<(Store, Vec<LeftOut>), Problem> {
         let mut left_out = Vec::new();
         let mut store = match path.to_string_lossy().ends_with(".index.json") {
             true => Store::sharded_with(path, &mut left_out)?,
@@ -27,8 +28,8 @@ impl Store {
     }
 
     /// Adds a file of weights, by its content.
-    fn file(&mut self, path: &Path, left_out: &mut Vec<LeftOut>) -> Result<(), ForeignError> {
-        let content = Content::of_file(path).map_err(|error| ForeignError::read(path, &error))?;
+    fn file(&mut self, path: &Path, left_out: &mut Vec<LeftOut>) -> Result<(), Problem> {
+        let content = Content::of_file(path).map_err(|error| cannot_read(path, &error))?;
         match content {
             Content::Zip => left_out.extend(pth::add(self, path)?),
             Content::Safetensors | Content::Other => self.safetensors(path)?,
@@ -51,24 +52,24 @@ impl Store {
                 let message =
                     format!("it contains no weights that can be read: it is {}", content.name());
                 let help = content.help().unwrap_or("give safetensors or a file of torch.save");
-                return Err(ForeignError::new(shown(path), message, help));
+                return Err(Problem::in_file(shown(path), message, help));
             }
         }
         Ok(())
     }
 
     /// Opens the shards that an index lists; each tensor must be in the shard that the index names.
-    pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
+    pub fn sharded(index: &Path) -> Result<Store, Problem> {
         Store::sharded_with(index, &mut Vec::new())
     }
 
-    fn sharded_with(index: &Path, left_out: &mut Vec<LeftOut>) -> Result<Store, ForeignError> {
+    fn sharded_with(index: &Path, left_out: &mut Vec<LeftOut>) -> Result<Store, Problem> {
         let name = shown(index);
         let (bytes, read) = bytes_of(index)?;
         let root = json::read(&name, &bytes)?;
         let refuse = |line: usize, message: String| {
             let help = "use the original index and shards";
-            ForeignError::new(format!("{name}:{line}"), message, help)
+            Problem::in_file(format!("{name}:{line}"), message, help)
         };
         let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
             return Err(refuse(root.line, "it has no `weight_map`".to_owned()));

@@ -10,9 +10,11 @@ mod zip;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use dsl::Problem;
+
 use super::dtype::Dtype;
 use super::store::{Store, Stored, count};
-use super::{ForeignError, LeftOut, shown};
+use super::{LeftOut, shown};
 
 use pickle::Item;
 pub use write::write;
@@ -21,17 +23,17 @@ pub use write::write;
 const MODEL: [&str; 4] = ["model", "state_dict", "model_state_dict", "module"];
 
 /// The tensors of a file, and a list of its other contents.
-pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
+pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), Problem> {
     let mut store = Store::default();
     let left_out = add(&mut store, path)?;
     Ok((store, left_out))
 }
 
 /// Adds the tensors of a file to a store; returns a list of the file's other contents.
-pub(super) fn add(store: &mut Store, path: &Path) -> Result<Vec<LeftOut>, ForeignError> {
+pub(super) fn add(store: &mut Store, path: &Path) -> Result<Vec<LeftOut>, Problem> {
     let place = shown(path);
     let refuse = |why: String| {
-        ForeignError::new(
+        Problem::in_file(
             place.clone(),
             format!("it cannot be read safely: {why}"),
             "write the tensors alone, in Python: `torch.save(dict(model.state_dict()), FILE)`",

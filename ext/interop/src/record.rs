@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use dsl::Problem;
+
 use super::folder::{IMPORTED, imported_arch};
 use super::text_files::TextSettings;
-use super::{ForeignError, shown};
+use super::{cannot_read, shown};
 
 /// Its name.
 pub const RECORD: &str = "import.toml";
@@ -24,7 +26,7 @@ pub struct ImportRecord {
 
 impl ImportRecord {
     /// The record beside a file of imported weights, or in a folder with them.
-    pub fn beside(weights: &Path) -> Result<Option<ImportRecord>, ForeignError> {
+    pub fn beside(weights: &Path) -> Result<Option<ImportRecord>, Problem> {
         let folder = match weights.is_dir() {
             true => weights,
             false if weights.file_name().is_some_and(|name| name == IMPORTED) => {
@@ -36,10 +38,10 @@ impl ImportRecord {
         if !path.is_file() {
             return Ok(None);
         }
-        let text = disk::read_text(&path, disk::TEXT).map_err(|e| ForeignError::read(&path, &e))?;
+        let text = disk::read_text(&path, disk::TEXT).map_err(|e| cannot_read(&path, &e))?;
         let wrong = |reason: String| {
             let help = "`canonc import` writes it again";
-            ForeignError::new(
+            Problem::in_file(
                 shown(&path),
                 format!("it is not the record of an import: {reason}"),
                 help,

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use compiler::graph::Param;
 use compiler::program::Compiled;
+use dsl::Problem;
 
-use records::run::RunError;
 use records::weights::WeightSource;
 
 use super::class::{CLASSES, layouts};
@@ -21,10 +21,10 @@ use super::lay::{self, Entry, EntryKind, RopePermutation, Target};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store, bytes_of};
-use super::{ForeignError, LeftOut, arch, hf, json, lingua, shown, torch};
+use super::{LeftOut, arch, hf, json, lingua, shown, torch};
 
 /// A callback that receives values, one piece at a time.
-pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
+pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), Problem>;
 
 /// Weights that hold every parameter of an arch.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Source {
         whose: Target,
         params: &[Param],
         place: &Path,
-    ) -> Result<Source, ForeignError> {
+    ) -> Result<Source, Problem> {
         rename(&mut store);
         let wrong = "its tensors do not match its configuration";
         Source::checked(store, described, whose, params, &shown(place), wrong)
@@ -76,7 +76,7 @@ impl Source {
         params: &[Param],
         place: &str,
         wrong: &str,
-    ) -> Result<Source, ForeignError> {
+    ) -> Result<Source, Problem> {
         let entries = described.entries(whose, params);
         let rates = described.rates();
         let left_out = lay::check(place, &store, &entries, rates.as_deref(), wrong)?;
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// Opens the weights of an arch in a file, ours or another program's, or in a folder with one.
-    pub fn open(compiled: &Compiled, path: &Path) -> Result<Source, ForeignError> {
+    pub fn open(compiled: &Compiled, path: &Path) -> Result<Source, Problem> {
         Source::open_as(compiled, path, None)
     }
 
@@ -94,7 +94,7 @@ impl Source {
         compiled: &Compiled,
         path: &Path,
         rows: Option<RopeLayout>,
-    ) -> Result<Source, ForeignError> {
+    ) -> Result<Source, Problem> {
         let path = &file_of(path)?;
         let place = shown(path);
         let (mut store, _) = Store::open(path)?;
@@ -132,19 +132,13 @@ impl Source {
     }
 
     /// Passes one parameter to `put`, in pieces.
-    pub fn param(&self, index: usize, put: Put<'_>) -> Result<(), ForeignError> {
+    pub fn param(&self, index: usize, put: Put<'_>) -> Result<(), Problem> {
         let Some(param) = self.params.get(index) else { return Ok(()) };
         self.range(index, 0, lay::rows(param) * lay::width(param), put)
     }
 
     /// Passes values `start..start + count` of a parameter to `put`, in pieces.
-    fn range(
-        &self,
-        index: usize,
-        start: u64,
-        count: u64,
-        put: Put<'_>,
-    ) -> Result<(), ForeignError> {
+    fn range(&self, index: usize, start: u64, count: u64, put: Put<'_>) -> Result<(), Problem> {
         let Some(param) = self.params.get(index) else { return Ok(()) };
         let width = lay::width(param).max(1);
         let Some(entries) = &self.entries else {
@@ -155,7 +149,7 @@ impl Source {
         let holds = |e: &&Entry| e.kind == EntryKind::Needed && e.ours.contains(&index);
         let Some(entry) = entries.iter().find(holds) else {
             let message = format!("`{}` is not in any tensor of that layout", param.path);
-            return Err(ForeignError::new("", message, "this is a bug in canonc"));
+            return Err(Problem::in_file("", message, "this is a bug in canonc"));
         };
         let before =
             entry.ours.iter().take_while(|n| **n != index).filter_map(|n| self.params.get(*n));
@@ -180,7 +174,7 @@ impl Source {
     /// Passes one tensor of another program, made of these weights, to `put`, in pieces. A norm less 1 gives our value
     /// back in f32, except that values between 0 and 1/2 and below 0 may be off by half a unit in the last place of 1: no
     /// f32 gives those back.
-    pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), ForeignError> {
+    pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), Problem> {
         if entry.kind == EntryKind::Zeros {
             let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
             return pieces(total, |_, count| put(&vec![0.0; count as usize]));
@@ -207,7 +201,7 @@ impl Source {
         width: u64,
         turned: RopePermutation,
         put: Put<'_>,
-    ) -> Result<(), ForeignError> {
+    ) -> Result<(), Problem> {
         let Some(param) = self.params.get(index) else { return Ok(()) };
         by_rows(0, lay::rows(param) * width, width, put, |row, put| {
             self.range(index, lay::our_row(row, turned) * width, width, put)
@@ -216,20 +210,29 @@ impl Source {
 }
 
 impl WeightSource for Source {
-    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), RunError> {
+    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), Problem> {
         Source::param(self, index, &mut |values| {
             put(values);
             Ok(())
         })
-        .map_err(RunError::from)
+        .map_err(as_sentence)
     }
+}
+
+/// A problem of a file as one sentence, for a run that has other places of its own.
+fn as_sentence(problem: Problem) -> Problem {
+    let message = match (&problem.place, problem.message.strip_prefix("it ")) {
+        (Some(place), Some(rest)) => format!("{place} {rest}"),
+        (Some(_), None) | (None, _) => problem.located(),
+    };
+    Problem { message, place: None, ..problem }
 }
 
 /// Calls `each` with the place and length of consecutive pieces of `count` values.
 fn pieces(
     count: u64,
-    mut each: impl FnMut(u64, u64) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
+    mut each: impl FnMut(u64, u64) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     let mut at = 0;
     while at < count {
         let piece = PIECE.min(count - at);
@@ -245,8 +248,8 @@ fn by_rows(
     count: u64,
     width: u64,
     put: Put<'_>,
-    mut read: impl FnMut(u64, Put<'_>) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
+    mut read: impl FnMut(u64, Put<'_>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
     let mut gathered = Vec::new();
     for row in start / width..(start + count) / width {
         read(row, &mut |values| {
@@ -268,14 +271,14 @@ fn released(
     store: &Store,
     layout: &Layout,
     rows: Option<RopeLayout>,
-) -> Result<(Described, Target), ForeignError> {
+) -> Result<(Described, Target), Problem> {
     let model = arch::model(compiled).map_err(|error| {
         let message = format!(
             "it uses the names of {}, which are supported only for the released families and with the \
              `config.json` of the model beside it, but {}",
             layout.name, error.message
         );
-        ForeignError::new(shown(path), message, "use weights with the paths that `canonc show` lists")
+        Problem::in_file(shown(path), message, "use weights with the paths that `canonc show` lists")
     })?;
     let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
     let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
@@ -310,7 +313,7 @@ fn program(store: &Store, layout: &Layout, described: &Described) -> Target {
 fn described_beside(
     weights: &Path,
     whose: Target,
-) -> Result<Option<(PathBuf, Described)>, ForeignError> {
+) -> Result<Option<(PathBuf, Described)>, Problem> {
     let name = match whose {
         Target::HuggingFace => CONFIG,
         Target::Lingua => PARAMS,
@@ -370,9 +373,9 @@ fn rename_module(store: &mut Store, params: &[Param]) {
     store.tensors.extend(named.filter_map(|(param, stored)| Some((param.path.clone(), stored?))));
 }
 
-fn refuse(place: &str, reason: &str) -> ForeignError {
+fn refuse(place: &str, reason: &str) -> Problem {
     let help = "use weights with one program's names, or with the paths that `canonc show` lists";
-    ForeignError::new(place, format!("it does not contain this arch's weights: {reason}"), help)
+    Problem::in_file(place, format!("it does not contain this arch's weights: {reason}"), help)
 }
 
 /// The naming of a file: all names are ours, or all are from one layout. The checks find unknown names.
@@ -438,11 +441,11 @@ fn rope_rows(ours: &Described, whose: Target, beside: Option<&Described>) -> Rop
 }
 
 /// Refuses weights if the configuration in their folder describes another model than the arch.
-fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), ForeignError> {
+fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), Problem> {
     let Some((has, wants)) = differing(theirs, ours) else { return Ok(()) };
     let message = format!("it says `{has}`, but the arch `{name}` has `{wants}`");
     let help = "name the arch of these weights, or `canonc import` the folder";
-    Err(ForeignError::new(shown(config), message, help))
+    Err(Problem::in_file(shown(config), message, help))
 }
 
 /// Refuses an arch that is not the model of a class which is not the release's.
@@ -451,9 +454,9 @@ fn agree_exactly(
     described: &Described,
     compiled: &Compiled,
     rows: Option<RopeLayout>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let name = &compiled.name;
-    let refuse = |message: String, help: &str| Err(ForeignError::new(shown(config), message, help));
+    let refuse = |message: String, help: &str| Err(Problem::in_file(shown(config), message, help));
     if rows == Some(RopeLayout::Interleaved) {
         return refuse(
             "its rows are for the half layout of RoPE".to_owned(),
@@ -493,7 +496,7 @@ pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> 
 }
 
 /// The file of weights in a folder, or the path itself if it is a file.
-pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
+pub fn file_of(path: &Path) -> Result<PathBuf, Problem> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
@@ -509,7 +512,7 @@ pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
                     like.join(", ")
                 ),
             };
-            Err(ForeignError::new(shown(path), message, "name a file of weights, or its folder"))
+            Err(Problem::in_file(shown(path), message, "name a file of weights, or its folder"))
         }
     }
 }

@@ -9,9 +9,11 @@ use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dsl::Problem;
+
 use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, Value};
-use super::{ForeignError, LeftOut, json, shown};
+use super::{LeftOut, cannot_read, cannot_write, json, shown};
 use disk::checked::CheckedFile;
 
 /// The maximum number of values in memory while tensors are read or written.
@@ -76,9 +78,9 @@ pub struct Store {
 impl Store {
     /// Adds a file and returns the index by which tensors refer to it. The whole file is read once for its digest, and
     /// every later read is checked against that.
-    pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
+    pub fn add(&mut self, path: &Path) -> Result<usize, Problem> {
         let opened = disk::open_large(path).and_then(CheckedFile::first_read);
-        let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
+        let (file, digest) = opened.map_err(|error| cannot_read(path, &error))?;
         self.files.push(ReadFile { path: path.to_owned(), bytes: file.covered(), digest });
         self.open.push(Arc::new(file));
         Ok(self.files.len() - 1)
@@ -111,23 +113,23 @@ impl Store {
     }
 
     /// Opens a safetensors file.
-    pub fn single(path: &Path) -> Result<Store, ForeignError> {
+    pub fn single(path: &Path) -> Result<Store, Problem> {
         let mut store = Store::default();
         store.safetensors(path)?;
         Ok(store)
     }
 
-    pub(super) fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
+    pub(super) fn safetensors(&mut self, path: &Path) -> Result<(), Problem> {
         let refuse = |reason: String| {
             let message = format!("it is not a usable safetensors file: {reason}");
-            ForeignError::new(shown(path), message, "use the complete original file")
+            Problem::in_file(shown(path), message, "use the complete original file")
         };
         let file = self.add(path)?;
         let header = self.header(file, path)?;
         let length = self.length(file);
         let (_, text) = header.split_at_checked(8).unwrap_or_default();
         let root = json::read("its header", text.trim_ascii_end())
-            .map_err(|error| refuse(format!("{}: {}", error.place, error.message)))?;
+            .map_err(|error| refuse(error.located()))?;
         let Value::Map(entries) = &root.value else {
             return Err(refuse("its header is not a map".to_owned()));
         };
@@ -181,14 +183,14 @@ impl Store {
     }
 
     /// The header, after the eight bytes of its length.
-    fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
+    fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, Problem> {
         let short = |n: u64| {
             let message = format!(
                 "it is not a usable safetensors file: its header would have {n} bytes, but the file has {}: it is cut \
                  off, or something else",
                 self.length(file)
             );
-            ForeignError::new(shown(path), message, "download or copy it again")
+            Problem::in_file(shown(path), message, "download or copy it again")
         };
         let length = self.length(file);
         let first = self.read(file, 0, 8.min(length))?;
@@ -203,8 +205,8 @@ impl Store {
         self.open.get(file).map_or(0, |file| file.covered())
     }
 
-    fn read(&self, file: usize, at: u64, bytes: u64) -> Result<Vec<u8>, ForeignError> {
-        let failed = |error: std::io::Error| ForeignError::read(self.path(file), &error);
+    fn read(&self, file: usize, at: u64, bytes: u64) -> Result<Vec<u8>, Problem> {
+        let failed = |error: std::io::Error| cannot_read(self.path(file), &error);
         let Some(open) = self.open.get(file) else {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         };
@@ -213,12 +215,12 @@ impl Store {
     }
 
     /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.
-    pub fn values(&self, name: &str, start: u64, count: u64) -> Result<Vec<f32>, ForeignError> {
+    pub fn values(&self, name: &str, start: u64, count: u64) -> Result<Vec<f32>, Problem> {
         let Some(stored) = self.tensors.get(name) else { return Ok(Vec::new()) };
         let place = shown(self.path(stored.file));
         let dtype = stored.dtype.clone().map_err(|has| {
             let message = format!("`{name}` is {has}, but weights must be F32, BF16 or F16");
-            ForeignError::new(place.clone(), message, "convert it to one of them")
+            Problem::in_file(place.clone(), message, "convert it to one of them")
         })?;
         let size = dtype.bytes();
         let mut values = Vec::new();
@@ -243,7 +245,7 @@ impl Store {
                     "`{name}` {:?} has {has} at {index}, but weights must be finite",
                     stored.shape
                 );
-                Err(ForeignError::new(
+                Err(Problem::in_file(
                     place,
                     message,
                     "this checkpoint comes from a run that diverged",
@@ -285,8 +287,8 @@ fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
 }
 
 /// A small file's contents, and its digest.
-pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::read(path, &error);
+pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), Problem> {
+    let failed = |error: std::io::Error| cannot_read(path, &error);
     let mut bytes = Vec::new();
     let file = disk::open(path).map_err(failed)?;
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
@@ -309,12 +311,9 @@ pub fn write_safetensors(
     tensors: &[Planned],
     dtype: Dtype,
     metadata: &[(&str, &str)],
-    mut fill: impl FnMut(
-        usize,
-        &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
-    ) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(path, &error);
+    mut fill: impl FnMut(usize, &mut dyn FnMut(&[f32]) -> Result<(), Problem>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let failed = |error: std::io::Error| cannot_write(path, &error);
     let (mut header, mut at) = (String::from("{"), 0);
     if !metadata.is_empty() {
         let entries: Vec<String> = metadata

@@ -3,12 +3,12 @@
 
 use std::path::Path;
 
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
 use super::config::{Keys, number};
 use super::node::{Node, Value};
 use super::store::ReadFile;
-use super::{ForeignError, LeftOut};
+use super::{LeftOut, cannot_read};
 
 /// The tokenizer.
 pub const TOKENIZER: &str = "tokenizer.json";
@@ -45,14 +45,14 @@ pub struct CopiedFile {
 }
 
 /// The files of a folder that an import copies, and those that it leaves out.
-pub fn in_folder(folder: &Path) -> Result<(Vec<CopiedFile>, Vec<LeftOut>), ForeignError> {
+pub fn in_folder(folder: &Path) -> Result<(Vec<CopiedFile>, Vec<LeftOut>), Problem> {
     let mut copied = Vec::new();
     for name in COPIED {
         let path = folder.join(name);
         if !path.is_file() {
             continue;
         }
-        let bytes = disk::read(&path, MOST_BYTES).map_err(|e| ForeignError::read(&path, &e))?;
+        let bytes = disk::read(&path, MOST_BYTES).map_err(|e| cannot_read(&path, &e))?;
         let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
         copied.push(CopiedFile { name, bytes, read: ReadFile { path, bytes: length, digest } });
     }
@@ -78,7 +78,7 @@ pub struct TextSettings {
 
 impl TextSettings {
     /// What the keys of a `config.json` or `params.json` say. A length of 0 or less is none, and so is an id below 0.
-    pub fn of(keys: &Keys<'_>, name: &str) -> Result<TextSettings, ForeignError> {
+    pub fn of(keys: &Keys<'_>, name: &str) -> Result<TextSettings, Problem> {
         let mut context = None;
         for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
             let wrong = || keys.wrong(key, "a number of tokens");

@@ -2,9 +2,8 @@
 //!
 //! Text gives the ids that training had, after bos where training had one; the marks have the ids that training gave them.
 
+use dsl::Problem;
 use serde_json::{Map, Value, json};
-
-use super::ForeignError;
 
 /// Texts of tokens that only fill rows.
 const PADS: [&str; 5] = ["<pad>", "<PAD>", "[PAD]", "<|pad|>", "<|finetune_right_pad_id|>"];
@@ -101,16 +100,16 @@ impl Tokenizer {
         text: &str,
         bos: Option<u32>,
         eos: Option<u32>,
-    ) -> Result<Tokenizer, ForeignError> {
+    ) -> Result<Tokenizer, Problem> {
         let root: Value = serde_json::from_str(text).map_err(|error| {
             let help = "name the tokenizer.json that the data was prepared with";
-            ForeignError::new(name, format!("it is not JSON: {error}"), help)
+            Problem::in_file(name, format!("it is not JSON: {error}"), help)
         })?;
         let mark = |id: Option<u32>| match id {
             None => Ok(None),
             Some(id) => match token(&root, id) {
                 Some(text) => Ok(Some(Mark { id, text })),
-                None => Err(ForeignError::new(
+                None => Err(Problem::in_file(
                     name,
                     format!("it has no token {id}, a mark of the documents"),
                     "name the tokenizer.json that the data was prepared with",

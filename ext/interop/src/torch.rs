@@ -12,10 +12,10 @@ use std::rc::Rc;
 use compiler::graph::{Body, Graph, Param, ParamId};
 use compiler::number::{InitRule, Root};
 use compiler::program::Compiled;
+use dsl::Problem;
 use serde::Serialize;
 
 use self::body::{Place, Uses};
-use crate::ForeignError;
 
 pub use names::tensor_names;
 
@@ -108,7 +108,7 @@ struct Init {
 }
 
 /// The module of an architecture.
-pub fn module(compiled: &Compiled) -> Result<Module, ForeignError> {
+pub fn module(compiled: &Compiled) -> Result<Module, Problem> {
     let graph = &compiled.graph;
     let names = tensor_names(graph.params());
     let Layers { classes, kinds, places } = layers(&compiled.name, graph)?;
@@ -170,7 +170,7 @@ struct Layers {
 }
 
 /// One class for each distinct body.
-fn layers(arch: &str, graph: &Graph) -> Result<Layers, ForeignError> {
+fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
     let mut bodies: Vec<&Rc<Body>> = Vec::new();
     let mut all: Vec<&Rc<Body>> = Vec::new();
     let mut layers = Layers { classes: Vec::new(), kinds: Vec::new(), places: Vec::new() };
@@ -212,7 +212,7 @@ fn place(
     bodies: &[&Rc<Body>],
     index: u32,
     params: &[ParamId],
-) -> Result<u32, ForeignError> {
+) -> Result<u32, Problem> {
     let local = bodies.get(index as usize).map_or(&[][..], |body| body.params.as_slice());
     let mut place = None;
     for (id, local) in params.iter().zip(local) {
@@ -224,7 +224,7 @@ fn place(
             has && *rest == local.path && place.is_none_or(|place| place == *owner)
         });
         let Some((owner, _)) = owner else {
-            return Err(ForeignError::new(
+            return Err(Problem::in_file(
                 arch,
                 format!("layer {index} reads `{path}`, which belongs to another part of the model"),
                 "give the layer a weight of its own, or share whole layers with `share`",

@@ -7,16 +7,16 @@ mod fixed;
 
 use std::collections::BTreeMap;
 
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 use lab::experiment::Experiment;
 use lab::field::{self, Absent, FieldValue, quote};
 
+use super::LeftOut;
 use super::config::{Keys, decimal};
 use super::lingua::TOKENIZERS;
 use super::messages::lingua as messages;
 use super::names::GatedNorm;
 use super::node::{Node, Value};
-use super::{ForeignError, LeftOut};
 
 /// Fields of a recipe as TOML, by path.
 pub type Training = BTreeMap<String, String>;
@@ -189,7 +189,7 @@ pub fn read(
     vocab: i64,
     norm: GatedNorm,
     devices: Option<i64>,
-) -> Result<(Training, Vec<LeftOut>), ForeignError> {
+) -> Result<(Training, Vec<LeftOut>), Problem> {
     let mut training = Training::new();
     let kind = keys.text("optim.scheduler")?.unwrap_or("cosine");
     for pair in PAIRS {
@@ -240,7 +240,7 @@ pub fn read(
 }
 
 /// The value of one key as TOML.
-fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
+fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, Problem> {
     let key = pair.theirs();
     match pair.how {
         As::Int => match keys.node(key) {
@@ -288,7 +288,7 @@ fn real(number: Decimal) -> String {
 fn sources(
     keys: &Keys<'_>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let names = keys.below("data.sources");
     let mut weights = Vec::new();
     for name in &names {
@@ -323,7 +323,7 @@ fn tokenizer(
     keys: &Keys<'_>,
     vocab: i64,
     set: &mut impl FnMut(&str, String) -> Option<String>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let name = keys.text("data.tokenizer.name")?.unwrap_or("bytes");
     let Some((_, ours, _)) = TOKENIZERS.iter().find(|(theirs, _, _)| *theirs == name) else {
         return Err(messages::unknown_tokenizer(keys));
@@ -340,7 +340,7 @@ fn step(
     keys: &Keys<'_>,
     devices: Option<i64>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let shard = keys.int("distributed.dp_shard")?;
     let replicate = keys.int("distributed.dp_replicate")?;
     let known = match (shard, replicate) {
@@ -370,7 +370,7 @@ fn step(
 fn tasks(
     keys: &Keys<'_>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let key = "eval.harness.tasks";
     let items: &[Node] = match keys.node(key).map(|node| &node.value) {
         None => &[],
@@ -440,9 +440,9 @@ pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
 }
 
 /// The error for an experiment that Lingua could not train.
-fn cannot(experiment: &Experiment, path: &str, reason: &str) -> ForeignError {
+fn cannot(experiment: &Experiment, path: &str, reason: &str) -> Problem {
     let has = experiment.value(path).map_or("absent".to_owned(), FieldValue::to_string);
-    ForeignError::new(
+    Problem::in_file(
         experiment.name.clone(),
         format!("`{path}` is {has}, and {reason}"),
         "change the recipe, or train it with canonc",
@@ -450,7 +450,7 @@ fn cannot(experiment: &Experiment, path: &str, reason: &str) -> ForeignError {
 }
 
 /// Every training key of an experiment, under its dotted name, and the number of devices.
-pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), ForeignError> {
+pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Problem> {
     fixed::check(experiment)?;
     let devices = match experiment.value("platform.devices") {
         Some(FieldValue::Int(n)) => *n,
@@ -506,7 +506,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
     Ok((root, devices))
 }
 
-fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Value, ForeignError> {
+fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Value, Problem> {
     let text = value.to_string();
     Ok(match pair.how {
         As::Words(words) => match words.iter().find(|(_, ours)| same(ours, &text)) {
@@ -529,7 +529,7 @@ fn same(a: &str, b: &str) -> bool {
 }
 
 /// Names of sources with their weights.
-fn weighted(experiment: &Experiment) -> Result<Value, ForeignError> {
+fn weighted(experiment: &Experiment) -> Result<Value, Problem> {
     let name = experiment.value("data.source").map(FieldValue::plain).unwrap_or_default();
     if name == UNNAMED {
         return Ok(Value::Map(Vec::new()));

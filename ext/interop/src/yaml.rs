@@ -3,9 +3,9 @@
 //! One document of maps, lists and scalars. Anchors, aliases, tags, merge keys, interpolation and duplicate keys are
 //! refused with their line; so is a word that YAML 1.1 and 1.2 read differently. Depth and size are bounded.
 
+use dsl::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::ForeignError;
 use super::json::is_number;
 use super::node::{Flat, MAX_DEPTH, Node, Once, Value};
 
@@ -13,7 +13,7 @@ use super::node::{Flat, MAX_DEPTH, Node, Once, Value};
 pub const MAX_YAML: usize = 1 << 20;
 
 /// Every leaf of a YAML file: key, value, line.
-pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, ForeignError> {
+pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, Problem> {
     Ok(read(name, bytes)?.flat())
 }
 
@@ -68,19 +68,19 @@ fn closing(chars: &[char], start: usize, mark: char) -> Option<usize> {
 }
 
 /// Reads one document.
-pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+pub fn read(name: &str, bytes: &[u8]) -> Result<Node, Problem> {
     document(name, bytes, false)
 }
 
 /// Reads one document of another program, to compare it with others of its kind: interpolation, and words that two
 /// versions of YAML read differently, are texts as they are written.
-pub fn read_as_written(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+pub fn read_as_written(name: &str, bytes: &[u8]) -> Result<Node, Problem> {
     document(name, bytes, true)
 }
 
-fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, ForeignError> {
+fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, Problem> {
     let fail = |line: usize, reason: &str| {
-        ForeignError::new(
+        Problem::in_file(
             format!("{name}:{line}"),
             reason.to_owned(),
             "use plain keys and values, each key once, without anchors, aliases or tags",

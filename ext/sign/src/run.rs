@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use data::text::index::TextIndex;
 use disk::replace;
+use dsl::Problem;
 use records::finished;
-use records::run::{Paths, RunError, cannot_read, cannot_write, read_experiment};
+use records::run::{Paths, cannot_read, cannot_write, read_experiment};
 use records::verify::{Remake, verify};
 use ssh_key::{PrivateKey, PublicKey};
 
@@ -28,11 +29,11 @@ pub fn sign_run(
     documents: Option<Arc<TextIndex>>,
     key: &Path,
     again: bool,
-) -> Result<Signed, RunError> {
+) -> Result<Signed, Problem> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {
-        RunError::input(
+        Problem::input(
             format!("{} is not a run's folder: its lock cannot be read: {error}", folder.display()),
             "name a folder written by `canonc run`, such as runs/NAME",
         )
@@ -45,14 +46,14 @@ pub fn sign_run(
             1 => String::new(),
             count => format!(", and {} more", count - 1),
         };
-        return Err(RunError::finding(
+        return Err(Problem::finding(
             format!("the run in {} is not signed: {first}{more}", folder.display()),
             format!("`canonc verify {}` lists every finding", folder.display()),
         ));
     }
     let target = paths.signature();
     if target.exists() && !again {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("{} exists: the run is already signed", target.display()),
             format!("`canonc verify {}` checks it; --replace signs again", folder.display()),
         ));
@@ -72,9 +73,9 @@ pub fn sign_run(
 }
 
 /// Reads a private key that can sign here.
-pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
+pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Problem> {
     let bytes = disk::read(path, disk::SMALL).map_err(|error| {
-        RunError::input(
+        Problem::input(
             format!("the key {} cannot be read: {error}", path.display()),
             "name a private key with --key; `ssh-keygen -t ed25519 -f KEY` makes one",
         )
@@ -84,7 +85,7 @@ pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Ru
         return Err(elsewhere(path, attestation, what));
     }
     let key = PrivateKey::from_openssh(&bytes).map_err(|error| {
-        RunError::input(
+        Problem::input(
             format!("{} is not a private key in OpenSSH's format: {error}", path.display()),
             "`ssh-keygen -p -f KEY` rewrites an older key in this format; `ssh-keygen -t ed25519 -f KEY` makes a new one",
         )
@@ -100,8 +101,8 @@ pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Ru
 }
 
 /// The error for a key that only `ssh-keygen` can use, with the right command.
-fn elsewhere(key: &Path, attestation: &Path, what: &str) -> RunError {
-    RunError::input(
+fn elsewhere(key: &Path, attestation: &Path, what: &str) -> Problem {
+    Problem::input(
         format!("{} {what}", key.display()),
         format!(
             "sign with ssh-keygen, which writes the same file: ssh-keygen -Y sign -n {NAMESPACE} -f {} {}",

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::SuiteError;
+use dsl::Problem;
+
 use crate::questions::{Questions, shown};
 use crate::request::{Request, requests};
 use crate::suite::{Suite, Task};
@@ -25,7 +26,7 @@ pub struct Opened {
 }
 
 /// Reads the suite in a file, or the built-in one. `data` is the folder of questions, if not the suite's own.
-pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, SuiteError> {
+pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, Problem> {
     let built_in = path.as_os_str() == RELEASE && !path.exists();
     let place = shown(path);
     let own;
@@ -45,18 +46,18 @@ pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, SuiteError> {
 }
 
 /// Error for a suite that does not exist or cannot be read.
-fn unreadable(path: &Path, error: &io::Error) -> SuiteError {
+fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let place = shown(path);
     if error.kind() != io::ErrorKind::NotFound {
         let message = format!("the suite cannot be read: {error}");
-        return SuiteError::new(place, message, "name a suite's file, or `release`");
+        return Problem::in_file(place, message, "name a suite's file, or `release`");
     }
     let near = dsl::suggest(&place, [RELEASE, NEEDLE]).map(str::to_owned);
     let help = match near.or_else(|| disk::nearest(path).map(|near| shown(&near))) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("name a suite's file, or `{RELEASE}`, `{NEEDLE}` or `task`"),
     };
-    SuiteError::new(place, "there is no such suite or file", help)
+    Problem::in_file(place, "there is no such suite or file", help)
 }
 
 /// A task with its questions.
@@ -76,7 +77,7 @@ pub struct Asked {
 
 impl Asked {
     /// Reads the questions of a task, or the first ones, and makes its requests.
-    pub fn read(task: Task, folder: &Path, limit: Option<usize>) -> Result<Asked, SuiteError> {
+    pub fn read(task: Task, folder: &Path, limit: Option<usize>) -> Result<Asked, Problem> {
         let questions = Questions::read(&folder.join(&task.file))?;
         let own = match &task.shots_file {
             Some(file) if task.shots > 0 => Some(Questions::read(&folder.join(file))?),

@@ -26,36 +26,3 @@ pub mod run;
 
 /// The suite of the 14 tasks in the published results of Physics of Language Models 4.2.
 pub const RELEASE: &str = include_str!("../release.toml");
-
-use std::fmt;
-
-/// What is wrong with a suite or with questions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuiteError {
-    /// The file, and the line if known.
-    pub place: String,
-    /// What is wrong, in one sentence.
-    pub message: String,
-    /// What to do next.
-    pub help: String,
-}
-
-impl SuiteError {
-    /// An error at a place.
-    pub fn new(
-        place: impl Into<String>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> SuiteError {
-        SuiteError { place: place.into(), message: message.into(), help: help.into() }
-    }
-}
-
-impl fmt::Display for SuiteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, message, help } = self;
-        write!(f, "{place}: {message}\nhelp: {help}")
-    }
-}
-
-impl std::error::Error for SuiteError {}

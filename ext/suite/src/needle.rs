@@ -4,9 +4,9 @@
 //! A question depends only on the seed, its number and the tokenizer's token counts. The number appears only at its
 //! depth, and a prompt with its answer fills the length as far as whole sentences can.
 
+use dsl::Problem;
 use tasks::cpython::Random;
 
-use crate::SuiteError;
 use crate::asked::Asked;
 use crate::encode::Encoder;
 use crate::request::Request;
@@ -112,7 +112,7 @@ fn pick(random: &mut Random, words: &[&'static str; 8]) -> &'static str {
 
 impl Needles {
     /// The tasks, each named after its length and depth.
-    pub fn asked(&self, encoder: &dyn Encoder) -> Result<Vec<(usize, Asked)>, SuiteError> {
+    pub fn asked(&self, encoder: &dyn Encoder) -> Result<Vec<(usize, Asked)>, Problem> {
         let mut all = Vec::new();
         for length in &self.lengths {
             for depth in &self.depths {
@@ -122,23 +122,23 @@ impl Needles {
         Ok(all)
     }
 
-    fn one(&self, encoder: &dyn Encoder, length: usize, depth: u8) -> Result<Asked, SuiteError> {
+    fn one(&self, encoder: &dyn Encoder, length: usize, depth: u8) -> Result<Asked, Problem> {
         let task = task(length, depth);
         let (mut requests, mut places) = (Vec::new(), Vec::new());
         let mut digest = blake3::Hasher::new_derive_key("canonc 1 needle questions");
         for number in 0..self.count {
             let place = format!("needle, length {length}, depth {depth}%, question {}", number + 1);
             let question = Question::new(self.seed, number);
-            let fits = |count: usize| -> Result<bool, SuiteError> {
+            let fits = |count: usize| -> Result<bool, Problem> {
                 let text = question.prompt(count, depth);
                 let tokens = encoder.encode(&text).map_err(|why| {
-                    SuiteError::new(place.clone(), why, "use a tokenizer of English text")
+                    Problem::in_file(place.clone(), why, "use a tokenizer of English text")
                 })?;
                 Ok(tokens.len() + ANSWER <= length)
             };
             if !fits(0)? {
                 let message = format!("{length} tokens are too few for the question alone");
-                return Err(SuiteError::new(place, message, "give longer --lengths"));
+                return Err(Problem::in_file(place, message, "give longer --lengths"));
             }
             // Each sentence has at least one token.
             let (mut least, mut most) = (0, length);
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    fn asked(seed: u64, lengths: &[usize]) -> Result<Vec<(usize, Asked)>, SuiteError> {
+    fn asked(seed: u64, lengths: &[usize]) -> Result<Vec<(usize, Asked)>, Problem> {
         let (lengths, depths) = (lengths.to_vec(), vec![0, 50, 100]);
         Needles { seed, lengths, depths, count: 3 }.asked(&Bytes)
     }

@@ -3,9 +3,8 @@
 
 use std::path::Path;
 
+use dsl::Problem;
 use jinja::Value;
-
-use crate::SuiteError;
 
 /// The questions of a file.
 #[derive(Clone, Debug)]
@@ -29,10 +28,10 @@ pub struct Question {
 
 impl Questions {
     /// Reads a file.
-    pub fn read(path: &Path) -> Result<Questions, SuiteError> {
+    pub fn read(path: &Path) -> Result<Questions, Problem> {
         let place = shown(path);
         let text = disk::read_text(path, disk::TEXT).map_err(|error| {
-            SuiteError::new(
+            Problem::in_file(
                 place.clone(),
                 format!("the questions cannot be read: {error}"),
                 "name the folder of your copies with --data; docs/evaluation.md lists where each task's data comes from",
@@ -41,7 +40,7 @@ impl Questions {
         Questions::parse(place, &text)
     }
 
-    fn parse(place: String, text: &str) -> Result<Questions, SuiteError> {
+    fn parse(place: String, text: &str) -> Result<Questions, Problem> {
         let mut all = Vec::new();
         for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             if line.trim().is_empty() {
@@ -49,7 +48,7 @@ impl Questions {
             }
             let line_number = number + 1;
             let wrong = |what: String| {
-                SuiteError::new(
+                Problem::in_file(
                     format!("{place}:{line_number}"),
                     what,
                     "a line is one JSON object, such as `{\"question\": \"…\", \"answer\": 0}`",
@@ -64,7 +63,7 @@ impl Questions {
         }
         if all.is_empty() {
             let help = "write one JSON object a line";
-            return Err(SuiteError::new(place, "it has no questions", help));
+            return Err(Problem::in_file(place, "it has no questions", help));
         }
         Ok(Questions { place, all, digest: blake3::hash(text.as_bytes()) })
     }

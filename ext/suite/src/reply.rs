@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use dsl::Problem;
 use records::measure::{Likelihood, Model};
-use records::run::RunError;
 
 use crate::encode::{self, Codec, Piece, TokenError, Tokens};
 use crate::generated::cut;
@@ -18,7 +18,7 @@ pub fn reply(
     longest: usize,
     task: &Task,
     request: &Request,
-) -> Result<Reply, RunError> {
+) -> Result<Reply, Problem> {
     let mut likelihood = |Piece { tokens, scored }| model.likelihood(tokens, scored);
     match encode::request(codec, task, request, longest).map_err(unasked)? {
         Tokens::Continuations(pieces) => {
@@ -43,13 +43,13 @@ fn write(
     codec: &dyn Codec,
     prompt: &[i64],
     task: &Task,
-) -> Result<String, RunError> {
+) -> Result<String, Problem> {
     let (mut tokens, mut text, mut ended) = (Vec::new(), String::new(), Ok(()));
     let mut each = |token: i64| {
         tokens.push(token);
         match codec.continuation(prompt, &tokens) {
             Ok(bytes) => text = String::from_utf8_lossy(&bytes).into_owned(),
-            Err(fault) => ended = Err(RunError::input(fault, "use the tokenizer of the model")),
+            Err(fault) => ended = Err(Problem::input(fault, "use the tokenizer of the model")),
         }
         match ended.is_err() || task.until.iter().any(|stop| text.contains(stop.as_str())) {
             true => ControlFlow::Break(()),
@@ -62,7 +62,7 @@ fn write(
 }
 
 /// The reply, if each of its numbers is finite.
-pub fn finite(reply: Reply) -> Result<Reply, RunError> {
+pub fn finite(reply: Reply) -> Result<Reply, Problem> {
     let wrong = match &reply {
         Reply::Likelihoods(all) => all.iter().map(|(sum, _)| *sum).find(|sum| !sum.is_finite()),
         Reply::Likelihood(sum) => Some(*sum).filter(|sum| !sum.is_finite()),
@@ -71,7 +71,7 @@ pub fn finite(reply: Reply) -> Result<Reply, RunError> {
     };
     match wrong {
         None => Ok(reply),
-        Some(sum) => Err(RunError::finding(
+        Some(sum) => Err(Problem::finding(
             format!("the model returned a log-likelihood of {sum}"),
             "check that the weights come from a run that did not diverge",
         )),
@@ -79,11 +79,11 @@ pub fn finite(reply: Reply) -> Result<Reply, RunError> {
 }
 
 /// An error about a question that has no tokens.
-pub(crate) fn unasked(TokenError { message, help }: TokenError) -> RunError {
-    RunError::input(message, help)
+pub(crate) fn unasked(TokenError { message, help }: TokenError) -> Problem {
+    Problem::input(message, help)
 }
 
 /// An error about a question, with its file and line.
-pub fn of_question(error: RunError, place: &str, task: &str) -> RunError {
-    RunError { message: format!("{place}: task `{task}`: {}", error.message), ..error }
+pub fn of_question(error: Problem, place: &str, task: &str) -> Problem {
+    Problem { message: format!("{place}: task `{task}`: {}", error.message), ..error }
 }

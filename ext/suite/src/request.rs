@@ -2,9 +2,9 @@
 //! (`lm_eval/api/task.py`, `fewshot_context` and `construct_requests`). A question that does not fit its task is an
 //! error with its line.
 
+use dsl::Problem;
 use jinja::{Value, is_space};
 
-use crate::SuiteError;
 use crate::questions::{Question, Questions};
 use crate::shots::Shots;
 use crate::suite::{Kind, Metric, Task};
@@ -53,7 +53,7 @@ pub fn requests(
     questions: &Questions,
     examples: &Questions,
     limit: Option<usize>,
-) -> Result<Vec<Request>, SuiteError> {
+) -> Result<Vec<Request>, Problem> {
     let mut shots = Shots::new(task, examples)?;
     let asked = questions.all.iter().take(limit.unwrap_or(usize::MAX));
     asked.map(|question| request(task, questions, examples, question, &mut shots)).collect()
@@ -76,7 +76,7 @@ fn request(
     examples: &Questions,
     question: &Question,
     shots: &mut Shots<'_>,
-) -> Result<Request, SuiteError> {
+) -> Result<Request, Problem> {
     let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
     let text = |key: &str, template: Option<&String>| match template {
         Some(template) => render(template, &question.fields).map_err(|why| fail(key, why)),
@@ -137,7 +137,7 @@ fn shown_example(task: &Task, sides: &Sides) -> String {
     }
 }
 
-fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Sides, SuiteError> {
+fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Sides, Problem> {
     let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
     let text = |key: &str, template: &Option<String>| match template {
         Some(template) => {
@@ -229,8 +229,8 @@ fn failure(
     question: &Question,
     key: &str,
     why: &str,
-) -> SuiteError {
-    SuiteError::new(
+) -> Problem {
+    Problem::in_file(
         questions.at(question),
         format!("`{key}` of task `{}`: {why}", task.name),
         "change the question or the task; its keys are described in docs/evaluation.md",

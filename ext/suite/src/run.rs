@@ -8,13 +8,13 @@ use std::path::Path;
 use data::text::index::TextIndex;
 use data::text::locked::{Around, around, mismatch};
 use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
+use dsl::{Problem, ProblemKind};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
 use records::measure::{Measure, Model};
-use records::run::{RunError, RunErrorKind, digest_of};
+use records::run::digest_of;
 use tasks::metric::Rule;
 
-use crate::SuiteError;
 use crate::asked::{Asked, Opened, open};
 use crate::encode::{self, Codec, Encoder, TokenError};
 use crate::reply::{of_question, reply, unasked};
@@ -37,7 +37,7 @@ impl Measure for Suites {
         task: usize,
         question: usize,
         longest: usize,
-    ) -> Result<Vec<f64>, RunError> {
+    ) -> Result<Vec<f64>, Problem> {
         let Some(Asked { task, requests, places, .. }) = self.asked.get(task) else {
             return Ok(Vec::new());
         };
@@ -46,7 +46,7 @@ impl Measure for Suites {
         };
         let reply = match reply(model, &self.tokens, longest, task, request) {
             // A model that has diverged is a result, which the loss at the end names.
-            Err(error) if error.kind == RunErrorKind::Finding => Reply::Diverged,
+            Err(error) if error.kind == ProblemKind::Finding => Reply::Diverged,
             reply => reply.map_err(|error| of_question(error, place, &task.name))?,
         };
         Ok(task.metrics.iter().map(|metric| part(task, *metric, request, &reply)).collect())
@@ -77,12 +77,12 @@ fn locked(asked: &Asked) -> SuiteTask {
 }
 
 /// Reads suites with all their questions. `data` is the folder of questions, if it is not each suite's own.
-fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, SuiteError> {
+fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, Problem> {
     let mut all: Vec<Asked> = Vec::new();
     for path in suites {
         let Opened { place, tasks, folder } = open(Path::new(path), data.map(Path::new))?;
         let Some(folder) = folder else {
-            return Err(SuiteError::new(
+            return Err(Problem::in_file(
                 place,
                 "it needs your own copies of the questions",
                 "name their folder: suite_data = \"copies\" under [evaluation]; docs/evaluation.md lists the files",
@@ -91,7 +91,7 @@ fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, SuiteError>
         for task in tasks {
             if all.iter().any(|known| known.task.name == task.name) {
                 let message = format!("two suites have a task `{}`", task.name);
-                return Err(SuiteError::new(place, message, "rename one of them"));
+                return Err(Problem::in_file(place, message, "rename one of them"));
             }
             all.push(Asked::read(task, &folder, None)?);
         }
@@ -105,7 +105,7 @@ pub struct OfRecipe(Vec<Asked>);
 
 impl OfRecipe {
     /// Reads suites with all their questions.
-    pub fn read(suites: &[String], data: Option<&str>) -> Result<OfRecipe, SuiteError> {
+    pub fn read(suites: &[String], data: Option<&str>) -> Result<OfRecipe, Problem> {
         Ok(OfRecipe(read(suites, data)?))
     }
 
@@ -134,19 +134,19 @@ fn length(seq_len: u64) -> usize {
 pub fn of(
     experiment: &Experiment,
     documents: Option<&TextIndex>,
-) -> Result<Option<Box<dyn Measure>>, RunError> {
+) -> Result<Option<Box<dyn Measure>>, Problem> {
     let Evaluation { suites, suite_data, tokenizer_file, tasks, .. } = &experiment.evaluation;
     if suites.is_empty() && tasks.is_empty() {
         return Ok(None);
     }
-    let refused = |SuiteError { place, message, help }| {
-        RunError::input(format!("{place}: {message}"), format!("{help}; {FROM_HERE}"))
+    let refused = |problem: Problem| {
+        Problem::input(problem.located(), format!("{}; {FROM_HERE}", problem.help))
     };
     let asked = read(suites, suite_data.as_deref()).map_err(refused)?;
     let found: Vec<SuiteTask> = asked.iter().map(locked).collect();
     for pair in 0..found.len().max(tasks.len()) {
         if let Some(differs) = difference(tasks.get(pair), found.get(pair)) {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!("the suites are not those of the lock: {differs}"),
                 "restore the files, or build the recipe again, which makes another lock",
             ));
@@ -159,7 +159,7 @@ pub fn of(
 
 /// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
 /// training, and training could not continue.
-fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), RunError> {
+fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), Problem> {
     for Asked { task, requests, places, .. } in all {
         for (request, place) in requests.iter().zip(places) {
             encode::request(tokens, task, request, longest)
@@ -204,7 +204,7 @@ impl TextTokens {
         source: &DataSource,
         file: Option<&str>,
         documents: Option<&TextIndex>,
-    ) -> Result<TextTokens, RunError> {
+    ) -> Result<TextTokens, Problem> {
         let locked = match source {
             DataSource::Task { .. } => {
                 let tokenizer = Tokenizer::bytes();
@@ -217,7 +217,7 @@ impl TextTokens {
         let tokenizer = match (kind, file) {
             (Kind::Bytes, _) => Tokenizer::bytes(),
             (Kind::File(_), None) => {
-                return Err(RunError::input(
+                return Err(Problem::input(
                     format!(
                         "suites ask in text, but the lock does not name the {kind} tokenizer's file"
                     ),
@@ -228,7 +228,7 @@ impl TextTokens {
         };
         if let Some(differs) = mismatch(locked, tokenizer.info()) {
             let path = file.unwrap_or_default();
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!("`{path}` is not the tokenizer of the lock: {differs}"),
                 "name the file that the documents were prepared with: tokenizer_file under [evaluation]",
             ));
@@ -239,16 +239,16 @@ impl TextTokens {
 }
 
 /// The tokenizer in a file, with the marks that the documents have.
-fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<Tokenizer, RunError> {
+fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<Tokenizer, Problem> {
     let bytes = disk::read(Path::new(path), MOST_BYTES).map_err(|error| {
-        RunError::input(
+        Problem::input(
             format!("the tokenizer's file `{path}` cannot be read: {error}"),
             format!("correct tokenizer_file under [evaluation]; {FROM_HERE}"),
         )
     })?;
     let with = |marks: &MarkNames| {
         let read = Tokenizer::read(kind, &bytes, path, marks);
-        read.map_err(|error| RunError::input(error.message, error.help))
+        read.map_err(|error| Problem::input(error.message, error.help))
     };
     let plain = with(&MarkNames::default())?;
     let Some(wanted) = documents.map(|index| *index.tokenizer()) else { return Ok(plain) };

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use dsl::Problem;
 use jinja::Value;
 use tasks::cpython::Random;
 
-use crate::SuiteError;
 use crate::questions::{Question, Questions};
 use crate::suite::{ShotOrder, Task};
 
@@ -27,7 +27,7 @@ pub struct Shots<'a> {
 
 impl<'a> Shots<'a> {
     /// `examples` is the task's file of examples, or its questions.
-    pub fn new(task: &'a Task, examples: &'a Questions) -> Result<Shots<'a>, SuiteError> {
+    pub fn new(task: &'a Task, examples: &'a Questions) -> Result<Shots<'a>, Problem> {
         let mut groups: BTreeMap<String, (Vec<usize>, Random)> = BTreeMap::new();
         for (place, example) in examples.all.iter().enumerate() {
             let group = group(task, examples, example)?;
@@ -41,7 +41,7 @@ impl<'a> Shots<'a> {
         &mut self,
         questions: &Questions,
         question: &Question,
-    ) -> Result<Vec<&'a Question>, SuiteError> {
+    ) -> Result<Vec<&'a Question>, Problem> {
         let wanted = self.task.shots;
         if wanted == 0 {
             return Ok(Vec::new());
@@ -53,7 +53,7 @@ impl<'a> Shots<'a> {
                 None => String::new(),
             };
             let own = if self.own { " besides the question" } else { "" };
-            SuiteError::new(
+            Problem::in_file(
                 questions.at(question),
                 format!(
                     "{wanted} examples are wanted, but `{}` has {there}{of}{own}",
@@ -83,11 +83,11 @@ impl<'a> Shots<'a> {
 }
 
 /// The value of the task's `shots_by`, as text.
-fn group(task: &Task, file: &Questions, question: &Question) -> Result<String, SuiteError> {
+fn group(task: &Task, file: &Questions, question: &Question) -> Result<String, Problem> {
     let Some(field) = &task.shots_by else { return Ok(String::new()) };
     match question.fields.get(&Value::from(field.as_str())) {
         Some(value) => Ok(value.repr().unwrap_or_default()),
-        None => Err(SuiteError::new(
+        None => Err(Problem::in_file(
             file.at(question),
             format!("it has no `{field}`, which chooses the examples of task `{}`", task.name),
             "add the field, or remove shots_by",

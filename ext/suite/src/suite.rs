@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use dsl::Problem;
 use serde::{Deserialize, Serialize};
 use tasks::metric::Rule;
-
-use crate::SuiteError;
 
 /// Some tasks under a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -259,7 +258,7 @@ impl Metric {
 
 impl Suite {
     /// Reads a suite.
-    pub fn read(place: &str, text: &str) -> Result<Suite, SuiteError> {
+    pub fn read(place: &str, text: &str) -> Result<Suite, Problem> {
         let Written { mut task } = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
                 let before = text.get(..span.start).unwrap_or_default();
@@ -267,17 +266,17 @@ impl Suite {
             });
             let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}:{line}"));
             let message = error.message().lines().next().unwrap_or_default().to_owned();
-            SuiteError::new(place, message, "`canonc eval --help` has an example of a suite")
+            Problem::in_file(place, message, "`canonc eval --help` has an example of a suite")
         })?;
         if task.is_empty() {
-            return Err(SuiteError::new(place, "it has no task", "write a first one: `[[task]]`"));
+            return Err(Problem::in_file(place, "it has no task", "write a first one: `[[task]]`"));
         }
         let mut names = BTreeSet::new();
         for task in &mut task {
             task.check(place)?;
             if !names.insert(task.name.clone()) {
                 let message = format!("two tasks have the name `{}`", task.name);
-                return Err(SuiteError::new(place, message, "rename one of them"));
+                return Err(Problem::in_file(place, message, "rename one of them"));
             }
         }
         Ok(Suite { place: place.to_owned(), tasks: task })
@@ -289,8 +288,8 @@ const NAME: usize = 64;
 
 impl Task {
     /// Checks that the task is complete and sets nothing that its kind ignores; fills in the default metrics.
-    fn check(&mut self, place: &str) -> Result<(), SuiteError> {
-        let error = |message: String, help: &str| Err(SuiteError::new(place, message, help));
+    fn check(&mut self, place: &str) -> Result<(), Problem> {
+        let error = |message: String, help: &str| Err(Problem::in_file(place, message, help));
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         if self.name.is_empty() || self.name.len() > NAME || !self.name.chars().all(is_plain) {
             return error(

@@ -9,7 +9,7 @@ use tasks::metric;
 use toml::de::DeValue;
 
 use super::{Grid, Selection};
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::field::{self, Bounds, FieldValue, Kind, one_of, renamed, shown};
 use crate::section::Line;
 
@@ -191,10 +191,10 @@ impl DeclaredAnalysis {
         selection: &Selection,
         seeds: usize,
         grid: &[Grid],
-    ) -> Vec<Problem> {
+    ) -> Vec<FieldProblem> {
         let mut problems = Vec::new();
         if self.sequential && grid.iter().any(|row| row.values.len() > 1) {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 "analysis.stop",
                 "sequential-grid",
                 "a sequential rule needs a single point, and [grid] has several: the judged point could change from look \
@@ -206,7 +206,7 @@ impl DeclaredAnalysis {
         let Analysis { primary, family, .. } = self.resolve(selection, seeds);
         let primary = primary.as_str();
         if !family.iter().any(|name| name == primary) {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 "analysis.family",
                 "primary-outside-family",
                 format!(
@@ -219,7 +219,7 @@ impl DeclaredAnalysis {
         if let Some(margin) = self.margin.filter(|_| is_share(primary))
             && margin.compare(Decimal::from(1)).is_ge()
         {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 "analysis.margin",
                 "margin-too-wide",
                 format!("a margin of {margin} includes every difference of {primary}, which is a share from 0 to 1"),
@@ -227,19 +227,19 @@ impl DeclaredAnalysis {
             ));
         }
         match (self.sequential, self.max_seeds) {
-            (false, Some(max)) => problems.push(Problem::new(
+            (false, Some(max)) => problems.push(FieldProblem::new(
                 "analysis.max_seeds",
                 "no-effect",
                 format!("max_seeds = {max} has no effect, since all {seeds} seeds are run"),
                 "add stop = \"sequential\", or leave max_seeds out",
             )),
-            (true, max) if max.unwrap_or(seeds) > seeds => problems.push(Problem::new(
+            (true, max) if max.unwrap_or(seeds) > seeds => problems.push(FieldProblem::new(
                 "analysis.max_seeds",
                 "too-few-seeds",
                 format!("max_seeds is {}, and [seeds] lists {seeds}", max.unwrap_or(seeds)),
                 "list as many seeds as may be run",
             )),
-            (true, max) if max.unwrap_or(seeds) < FEWEST_SEEDS => problems.push(Problem::new(
+            (true, max) if max.unwrap_or(seeds) < FEWEST_SEEDS => problems.push(FieldProblem::new(
                 "analysis.stop",
                 "too-few-seeds",
                 format!("a sequential rule needs at least {FEWEST_SEEDS} seeds, and [seeds] lists {seeds}"),

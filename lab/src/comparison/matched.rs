@@ -6,7 +6,7 @@
 use dsl::Decimal;
 use toml::de::DeValue;
 
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::experiment::{Experiment, LockedArch};
 use crate::field::{self, Bounds, FieldValue, Kind, shown};
 use crate::verdict::{Change, Declared, percent};
@@ -149,7 +149,7 @@ impl Match {
         self,
         [(base_name, base), (name, arm)]: [(&str, &Experiment); 2],
         point: Option<&str>,
-    ) -> Result<Matched, Problem> {
+    ) -> Result<Matched, FieldProblem> {
         let values = Matched { base: self.on.value_in(base), arm: self.on.value_in(arm) };
         if self.holds(values) {
             return Ok(values);
@@ -182,7 +182,7 @@ impl Match {
                  within, or leave [match] out"
             ),
         };
-        Err(Problem::new("match", "not-matched", message, help))
+        Err(FieldProblem::new("match", "not-matched", message, help))
     }
 
     /// Suggests the number of steps that costs as much as the base.
@@ -245,7 +245,7 @@ impl Match {
         base: &Experiment,
         (name, arm): (&str, &Experiment),
         declared: &Declared,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), FieldProblem> {
         let entry = declared.entry.as_str();
         if self.within.compare(Decimal::new(5, -2).unwrap_or(Decimal::ZERO)).is_gt() {
             let message = format!(
@@ -254,7 +254,7 @@ impl Match {
                 self.on.called()
             );
             let help = "write within = 0.05 or less, or leave compensate out";
-            return Err(Problem::new("match", "loose-compensation", message, help));
+            return Err(FieldProblem::new("match", "loose-compensation", message, help));
         }
         let unadjusted = if entry.starts_with("budget.") && self.on == Quantity::TrainFlops {
             let per_token = arm.analysis.train_flops_per_token;
@@ -277,7 +277,7 @@ impl Match {
                     Quantity::Parameters | Quantity::NonEmbedding | Quantity::Flops => "parameters",
                 }
             );
-            return Err(Problem::new("match", "no-compensation", message, help));
+            return Err(FieldProblem::new("match", "no-compensation", message, help));
         };
         let (of_base, of_arm) = (self.on.value_in(base), self.on.value_in(arm));
         let apart = |value: i128| value.abs_diff(of_base);
@@ -291,7 +291,7 @@ impl Match {
             digits(unadjusted),
             digits(of_base)
         );
-        Err(Problem::new("match", "no-compensation", message, help))
+        Err(FieldProblem::new("match", "no-compensation", message, help))
     }
 
     /// The quantity of the arm's arch with another MLP width.

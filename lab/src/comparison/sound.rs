@@ -5,22 +5,27 @@
 use tasks::metric::of_suite;
 
 use super::{Analysis, Arm, Grid, Selection};
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::experiment::Seeds;
 
 /// Reports fields that a grid varies twice, and fields that arms may not each choose for themselves.
-pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
+pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<FieldProblem> {
     let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
     let mut problems = Vec::new();
     for (at, path) in paths.iter().enumerate() {
         if paths.iter().take(at).any(|before| before == path) {
             let message =
                 format!("[grid] varies `{path}` twice, but a point has only one value for it");
-            problems.push(Problem::new("grid", "varied-twice", message, "list it in one row only"));
+            problems.push(FieldProblem::new(
+                "grid",
+                "varied-twice",
+                message,
+                "list it in one row only",
+            ));
         }
     }
     if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "selection.per_arm",
             "chosen-apart",
             format!(
@@ -48,7 +53,7 @@ fn has(arm: &Arm, metric: &str) -> bool {
 }
 
 /// Reports an arm without the metric of the selection rule.
-pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
+pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<FieldProblem> {
     let metrics = arm.experiment.evaluation.metric_names();
     // Without a grid nothing is selected, so an arm without metrics is valid.
     if has(arm, metric) || (metrics.is_empty() && grid.is_empty()) {
@@ -57,17 +62,17 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
     let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
     let message = format!("arm `{}` does not have the metric {metric}; it has {by}", arm.name);
     let help = "choose one of these, or add it to metrics under [evaluation] if the task has it";
-    Some(Problem::new("selection.metric", "not-measured", message, help))
+    Some(FieldProblem::new("selection.metric", "not-measured", message, help))
 }
 
 /// Reports declared metrics that an arm lacks. [`unmeasured`] checks the selection's own metric.
-pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<Problem> {
+pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<FieldProblem> {
     let metrics = arm.experiment.evaluation.metric_names();
     let Analysis { primary, family, .. } = analysis;
     let declared = family.iter().chain([primary]);
     let missing = declared.filter(|name| **name != selection.metric);
     let missing = missing.filter(|name| !has(arm, name));
-    let mut problems: Vec<Problem> = Vec::new();
+    let mut problems: Vec<FieldProblem> = Vec::new();
     for name in missing {
         let path = if name == primary { "analysis.primary" } else { "analysis.family" };
         let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
@@ -75,14 +80,14 @@ pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) ->
         let help =
             "choose one of these, or add it to metrics under [evaluation] if the task has it";
         if !problems.iter().any(|known| known.message == message) {
-            problems.push(Problem::new(path, "not-measured", message, help));
+            problems.push(FieldProblem::new(path, "not-measured", message, help));
         }
     }
     problems
 }
 
 /// Reports arms that can differ only in what their runs report, or how often.
-pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
+pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<FieldProblem> {
     let Some(base) = arms.iter().find(|arm| arm.name == base) else { return Vec::new() };
     let ids = |arm: &Arm| (arm.experiment.digests.train, arm.experiment.digests.platform);
     let others = arms.iter().filter(|arm| arm.name != base.name && ids(arm) == ids(base));
@@ -92,14 +97,14 @@ pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
             arm.name, base.name
         );
         let help = "compare arms that differ in something that affects training";
-        Problem::new("treatment", "trains-alike", message, help)
+        FieldProblem::new("treatment", "trains-alike", message, help)
     };
     others.map(problem).collect()
 }
 
 /// Reports runs that would train identically, and so add no information. Evaluation has its own seed, but
 /// another sample of windows does not make another training.
-pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds]) -> Vec<Problem> {
+pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds]) -> Vec<FieldProblem> {
     let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
     let mut problems = Vec::new();
     for (section, list) in [("seeds", seeds), ("replicate", replicate)] {
@@ -112,14 +117,14 @@ pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds]) -> Vec<Problem> 
                 first + 1,
                 second + 1
             );
-            Problem::new(section, "equal-seeds", message, "give each entry another init or data seed")
+            FieldProblem::new(section, "equal-seeds", message, "give each entry another init or data seed")
         }));
     }
     for Seeds { init, data, eval: _ } in
         replicate.iter().filter(|a| seeds.iter().any(|s| same(s, a)))
     {
         let message = format!("[replicate] has init {init}, data {data}, which [seeds] has too");
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "replicate",
             "equal-seeds",
             message,

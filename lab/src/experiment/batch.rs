@@ -2,7 +2,7 @@
 //! error suggests valid values; only one of the two may be written.
 
 use super::access::int;
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::field::{FieldValue, Fields};
 
 /// The field that may be written.
@@ -10,10 +10,10 @@ pub(super) const WRITTEN: &str = "batch.tokens_per_step";
 /// The field that follows from it.
 pub(super) const FOLLOWS: &str = "batch.micro_batches";
 
-pub(super) fn resolve(fields: &mut Fields, problems: &mut Vec<Problem>) {
+pub(super) fn resolve(fields: &mut Fields, problems: &mut Vec<FieldProblem>) {
     let Some(FieldValue::Int(tokens)) = fields.remove(WRITTEN) else { return };
     let mut wrong = |message: String, help: String| {
-        problems.push(Problem::new(WRITTEN, "bad-batch", message, help));
+        problems.push(FieldProblem::new(WRITTEN, "bad-batch", message, help));
     };
     if let Some(written) = fields.get(FOLLOWS) {
         wrong(

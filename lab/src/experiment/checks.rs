@@ -3,7 +3,7 @@
 
 use super::access::{int, list, real, text};
 use super::{LockedArch, task};
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::field::{FieldValue, Fields};
 use compiler::number::Ratio;
 use compiler::plan::MEANS;
@@ -12,12 +12,12 @@ use compiler::plan::MEANS;
 const FINEST: i128 = 10i128.pow(24);
 
 /// Whether the arch can read the data.
-pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let (has, wants) = (arch.compiled.graph.vocab, task::vocab(fields));
     if has < wants {
         let dense = text(fields, "data.ids") == "published";
         let hint = if dense { ", or write ids = \"dense\" under [data]" } else { "" };
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "arch",
             "vocab-too-small",
             format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
@@ -27,10 +27,10 @@ pub(super) fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Proble
 }
 
 /// Counts that must divide one another.
-pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
+pub(super) fn divides(fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let (run, all) = (int(fields, "batch.in_sequence"), int(fields, "batch.micro_batches"));
     if run > all {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "batch.in_sequence",
             "too-many-in-sequence",
             format!("batch.in_sequence is {run}, but a step has {all} micro-batches"),
@@ -45,7 +45,7 @@ pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
     if let (Some(all), Some(each)) = devices
         && all % each != 0
     {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "platform.devices_per_node",
             "unequal-machines",
             format!(
@@ -57,7 +57,7 @@ pub(super) fn divides(fields: &Fields, problems: &mut Vec<Problem>) {
 }
 
 /// Suites, and the fields that they need.
-pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let suites = list(fields, "evaluation.suites");
     if suites.is_empty() {
         for (path, neutral) in
@@ -66,13 +66,13 @@ pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Prob
             if !["", neutral].contains(&text(fields, path)) {
                 let message = format!("`{path}` has no effect without suites");
                 let help = "leave it out, or list suites under [evaluation]";
-                problems.push(Problem::new(path, "idle-field", message, help));
+                problems.push(FieldProblem::new(path, "idle-field", message, help));
             }
         }
         return;
     }
     if text(fields, "evaluation.tokenizer_file") == "none" {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "evaluation.suites",
             "suite-needs-text",
             format!(
@@ -85,7 +85,7 @@ pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Prob
     let bytes = text(fields, "data.task") != "text" || text(fields, "data.tokenizer") == "bytes";
     let (has, wants) = (arch.compiled.graph.vocab, i64::from(tasks::BYTES));
     if bytes && has < wants {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "evaluation.suites",
             "suite-needs-text",
             format!(
@@ -98,12 +98,12 @@ pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Prob
 }
 
 /// Fields about parts that an arch may lack.
-pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let graph = &arch.compiled.graph;
     let mut lacks = |path: &str, what: String, with: String| {
         let weight = real(fields, path);
         if !weight.is_zero() {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 path,
                 "no-such-loss",
                 format!("{path} is {weight}, but arch `{}` has {what}", arch.name),
@@ -149,7 +149,7 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
         let weight = real(fields, path);
         let exact = Ratio::from_decimal(weight).filter(|ratio| ratio.den <= FINEST);
         if exact.is_none() {
-            problems.push(Problem::new(
+            problems.push(FieldProblem::new(
                 path,
                 "too-many-digits",
                 format!("{path} is {weight}, which has too many digits to be multiplied exactly"),
@@ -158,14 +158,14 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
         }
     }
     match (fields.get("seeds.dropout"), graph.has_dropout()) {
-        (Some(FieldValue::Int(seed)), false) => problems.push(Problem::new(
+        (Some(FieldValue::Int(seed)), false) => problems.push(FieldProblem::new(
             "seeds.dropout",
             "no-dropout",
             format!("seeds.dropout is {seed}, but arch `{}` has no dropout", arch.name),
             "remove it, or use an arch with `dropout`, such as one of layers `dropout_decoder`",
         )),
         (Some(FieldValue::Int(_)), true) | (_, false) => {}
-        (_, true) => problems.push(Problem::new(
+        (_, true) => problems.push(FieldProblem::new(
             "seeds.dropout",
             "no-dropout-seed",
             format!("arch `{}` has dropout, but seeds.dropout is not given", arch.name),

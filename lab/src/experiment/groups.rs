@@ -9,7 +9,7 @@ use compiler::plan::{Muon, MuonScale, ParamUpdate, UpdateRule};
 use dsl::Decimal;
 
 use super::access::{list, real, text, truth};
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::field::{FieldValue, Fields, Pattern};
 
 const MUON: &str = "optimizer.muon";
@@ -23,7 +23,7 @@ pub(super) fn updates(
     arch: &str,
     params: &[Param],
     fields: &Fields,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
 ) -> Vec<ParamUpdate> {
     let mut updates = vec![ParamUpdate::PLAIN; params.len()];
     let mut each = |path: &str, set: &mut dyn FnMut(&mut ParamUpdate, &FieldValue)| {
@@ -48,7 +48,7 @@ pub(super) fn updates(
     whole_matrices(params, &updates, fields, problems);
     let decay = real(fields, "optimizer.weight_decay");
     if let Some(update) = updates.iter().find(|update| decay.mul(update.decay).is_err()) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             DECAY,
             "bad-multiplier",
             format!("{} x weight_decay {decay} cannot be stored exactly", update.decay),
@@ -57,7 +57,7 @@ pub(super) fn updates(
     }
     let frozen = |update: &ParamUpdate| update.rule == UpdateRule::Frozen;
     if !params.is_empty() && updates.iter().all(frozen) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             FROZEN,
             "nothing-learns",
             format!("every parameter of `{arch}` is frozen, so nothing would be trained"),
@@ -72,12 +72,12 @@ fn whole_matrices(
     params: &[Param],
     updates: &[ParamUpdate],
     fields: &Fields,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
 ) {
     let by_muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
     let mut matrices = params.iter().zip(updates).filter(|(_, update)| by_muon(update));
     if let Some((param, _)) = matrices.clone().find(|(param, _)| param.shape.len() < 2) {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             MUON,
             "no-matrix",
             format!(
@@ -89,7 +89,7 @@ fn whole_matrices(
     }
     let shard = text(fields, "platform.shard");
     if matrices.next().is_some() && shard != "none" {
-        problems.push(Problem::new(
+        problems.push(FieldProblem::new(
             "platform.shard",
             "divided-matrices",
             format!(
@@ -128,7 +128,7 @@ fn members<'a>(
     params: &[Param],
     path: &str,
     entries: &'a [FieldValue],
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<FieldProblem>,
 ) -> Vec<Option<&'a FieldValue>> {
     let mut found: Vec<Option<&FieldValue>> = vec![None; params.len()];
     for entry in entries {
@@ -141,7 +141,7 @@ fn members<'a>(
             }
             any = true;
             if let Some(other) = found {
-                problems.push(Problem::new(
+                problems.push(FieldProblem::new(
                     path,
                     "two-groups",
                     format!(
@@ -167,7 +167,13 @@ fn found_or_none<'a>(count: usize) -> Vec<Option<&'a FieldValue>> {
     vec![None; count]
 }
 
-fn no_match(arch: &str, params: &[Param], path: &str, text: &str, pattern: &Pattern) -> Problem {
+fn no_match(
+    arch: &str,
+    params: &[Param],
+    path: &str,
+    text: &str,
+    pattern: &Pattern,
+) -> FieldProblem {
     let mut roles: Vec<&str> = params.iter().map(|param| param.role.as_str()).collect();
     roles.sort_unstable();
     roles.dedup();
@@ -195,7 +201,7 @@ fn no_match(arch: &str, params: &[Param], path: &str, text: &str, pattern: &Patt
         },
         (None, None) => format!("its parameters are {}", paths.join(", ")),
     };
-    Problem::new(
+    FieldProblem::new(
         path,
         "no-such-parameters",
         format!("`{text}` of {path} matches no parameter of arch `{arch}`"),

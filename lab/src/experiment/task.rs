@@ -7,7 +7,7 @@ use tasks::sample::Mode;
 use tasks::task::{Definition, Packing, Refusal, Task};
 
 use super::access::{as_toml, int, list, text};
-use crate::error::Problem;
+use crate::error::FieldProblem;
 use crate::field::{FieldValue, Fields, metrics_of};
 use compiler::digest::Digest;
 
@@ -55,9 +55,9 @@ pub(super) fn vocab(fields: &Fields) -> i64 {
 }
 
 /// Reports parameters for which no sample can be generated.
-pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
+pub(super) fn check(fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let mut problem = |path: &str, message: String, help: &str| {
-        problems.push(Problem::new(path, "bad-task", message, help));
+        problems.push(FieldProblem::new(path, "bad-task", message, help));
     };
     let name = text(fields, "data.task");
     match task(fields) {
@@ -74,7 +74,7 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                 problem(field, message, &help);
             }
         }
-        Some(Err(TaskError { problem: _, parameter, message, help })) => {
+        Some(Err(TaskError { cause: _, parameter, message, help })) => {
             let path = match parameter {
                 Some(parameter) => format!("data.{name}.{parameter}"),
                 None => "data.task".to_owned(),

@@ -4,7 +4,7 @@
 
 use super::state::{PARTS, Part, ReadTensor};
 use super::store::{SavedCheckpoint, Store};
-use crate::run::RunError;
+use dsl::Problem;
 
 /// The first tensor that differs, and the number that differ in each part.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub fn compare(
     store: &Store,
     kept: &SavedCheckpoint,
     other: &mut ReadTensor<'_>,
-) -> Result<Option<StateDifference>, RunError> {
+) -> Result<Option<StateDifference>, Problem> {
     let mut difference = None;
     for part in PARTS {
         compare_part(store, kept, part, other, &mut difference)?;
@@ -71,7 +71,7 @@ pub fn compare(
 pub fn compare_kept(
     one: (&Store, &SavedCheckpoint),
     other: (&Store, &SavedCheckpoint),
-) -> Result<Option<StateDifference>, RunError> {
+) -> Result<Option<StateDifference>, Problem> {
     let mut difference = None;
     for part in PARTS {
         // Both digests are of bytes that were read when the checkpoint was verified.
@@ -98,7 +98,7 @@ fn compare_part(
     part: Part,
     other: &mut ReadTensor<'_>,
     difference: &mut Option<StateDifference>,
-) -> Result<(), RunError> {
+) -> Result<(), Problem> {
     let mut theirs = Vec::new();
     store.load_part(kept, part, &mut |part, index, bytes| {
         theirs.clear();

@@ -9,11 +9,12 @@ use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 use super::state::{Content, Part, ReadTensor, Slot, TensorDigests, WriteTensor};
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_write, digest_of};
+use crate::run::{cannot_write, digest_of};
 
 /// The one metadata entry of a file.
 pub(super) fn header_of(lock: Digest, step: u64) -> String {
@@ -45,7 +46,7 @@ pub(super) fn save(
     slots: &[Slot],
     faults: &Faults,
     read: &mut ReadTensor<'_>,
-) -> Result<Content, RunError> {
+) -> Result<Content, Problem> {
     let io = |error: io::Error| cannot_write(path, &error);
     let mut file = Digesting {
         inner: BufWriter::with_capacity(1 << 20, File::create(path).map_err(io)?),
@@ -53,7 +54,7 @@ pub(super) fn save(
         bytes: 0,
     };
     let head = head_of(header, slots).map_err(|why| {
-        RunError::machine(
+        Problem::machine(
             format!("{} cannot be written: {why}", path.display()),
             "this is a bug in canonc; please report it",
         )
@@ -65,7 +66,7 @@ pub(super) fn save(
         bytes.clear();
         read(part, index, &mut bytes)?;
         if bytes.len() != 4 * slot.elements() {
-            return Err(RunError::machine(
+            return Err(Problem::machine(
                 format!("{} has {} bytes, not 4 x {:?}", slot.path, bytes.len(), slot.shape),
                 "this is a bug in canonc; please report it",
             ));

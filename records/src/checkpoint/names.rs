@@ -4,10 +4,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::run::{POINTER, RunError, cannot_read};
+use dsl::Problem;
+
+use crate::run::{POINTER, cannot_read};
 
 /// Names of the checkpoints in a folder, newest first.
-pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
+pub fn names(folder: &Path) -> Result<Vec<String>, Problem> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -27,7 +29,7 @@ pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
 }
 
 /// The name in `latest`.
-pub fn latest(folder: &Path) -> Result<Option<String>, RunError> {
+pub fn latest(folder: &Path) -> Result<Option<String>, Problem> {
     Ok(match pointer(folder)? {
         Pointer::To(name) => Some(name),
         Pointer::Unreadable(_) | Pointer::None => None,
@@ -70,7 +72,7 @@ pub enum Pointer {
 }
 
 /// Reads `latest`.
-pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
+pub fn pointer(folder: &Path) -> Result<Pointer, Problem> {
     let path = folder.join(POINTER);
     let text = match disk::read(&path, disk::SMALL) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -3,15 +3,16 @@
 use std::fs;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 
 use super::manifest::{self, Manifest};
 use super::names::name_of;
 use super::store::Store;
-use crate::run::{RunError, cannot_write, replace, sync_folder, unfinished};
+use crate::run::{cannot_write, replace, sync_folder, unfinished};
 
 impl Store {
     /// Gives a saved checkpoint the chain of a log that goes on with an evaluation of its state.
-    pub fn rechain(&self, saved: &Manifest, chain: Digest) -> Result<Manifest, RunError> {
+    pub fn rechain(&self, saved: &Manifest, chain: Digest) -> Result<Manifest, Problem> {
         let now = Manifest { chain, ..saved.clone() };
         let folder = self.folder.join(name_of(saved.step));
         let path = folder.join(manifest::FILE);

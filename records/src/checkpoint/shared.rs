@@ -7,19 +7,21 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::ops::Range;
 
+use dsl::Problem;
+
 use super::files;
 use super::inspect::{Divided, divided};
 use super::state::{Content, PARTS, Part, ReadTensor, Slot};
 use super::store::{Store, make_empty};
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_write};
+use crate::run::cannot_write;
 
 /// For each tensor, the elements that a process writes.
 pub type Ranges = [Range<u64>];
 
 impl Store {
     /// Makes the files of a checkpoint, of their full length, without tensors.
-    pub fn lay_out(&self, step: u64) -> Result<(), RunError> {
+    pub fn lay_out(&self, step: u64) -> Result<(), Problem> {
         let folder = self.temporary(step);
         make_empty(&folder)?;
         for part in PARTS {
@@ -50,7 +52,7 @@ impl Store {
         elements: &Ranges,
         read: &mut ReadTensor<'_>,
         faults: &Faults,
-    ) -> Result<Option<blake3::Hash>, RunError> {
+    ) -> Result<Option<blake3::Hash>, Problem> {
         let path = self.temporary(step).join(part.file());
         let io = |error: io::Error| cannot_write(&path, &error);
         let file = match OpenOptions::new().write(true).open(&path) {
@@ -69,7 +71,7 @@ impl Store {
             let range = if slot.elements() == 0 { &(0..0) } else { range };
             let wanted = 4 * (range.end - range.start);
             if bytes.len() as u64 != wanted {
-                return Err(RunError::machine(
+                return Err(Problem::machine(
                     format!("{} has {} bytes here, not {wanted}", slot.path, bytes.len()),
                     "this is a bug in canonc; please report it",
                 ));
@@ -102,10 +104,10 @@ impl Store {
         part: Part,
         owners: &dyn Fn(usize) -> Vec<Range<u64>>,
         written: &[blake3::Hash],
-    ) -> Result<Content, RunError> {
+    ) -> Result<Content, Problem> {
         let path = self.temporary(step).join(part.file());
         let wrong = |fault: &str| {
-            RunError::machine(
+            Problem::machine(
                 format!("{} was not written as it should be: {fault}", path.display()),
                 "put the run's folder on a file system where each machine reads at once what another one wrote",
             )
@@ -129,9 +131,9 @@ impl Store {
         let _ = fs::remove_dir_all(self.temporary(step));
     }
 
-    fn head(&self, step: u64, slots: &[Slot]) -> Result<Vec<u8>, RunError> {
+    fn head(&self, step: u64, slots: &[Slot]) -> Result<Vec<u8>, Problem> {
         files::head_of(&files::header_of(self.lock, step), slots).map_err(|why| {
-            RunError::machine(
+            Problem::machine(
                 format!("a checkpoint cannot be written: {why}"),
                 "this is a bug in canonc; please report it",
             )

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use compiler::digest::Digest;
 use compiler::graph::{Graph, Param};
 use compiler::plan::ParamUpdate;
-
-use crate::run::RunError;
+use dsl::Problem;
 
 /// The three sets of tensors in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,10 +38,10 @@ impl Part {
 }
 
 /// Appends a tensor's little-endian f32 bytes.
-pub type ReadTensor<'a> = dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError> + 'a;
+pub type ReadTensor<'a> = dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), Problem> + 'a;
 
 /// Takes a tensor's little-endian f32 bytes.
-pub type WriteTensor<'a> = dyn FnMut(Part, usize, &[u8]) -> Result<(), RunError> + 'a;
+pub type WriteTensor<'a> = dyn FnMut(Part, usize, &[u8]) -> Result<(), Problem> + 'a;
 
 /// A parameter's entry in every file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
+use dsl::Problem;
 
 use super::files;
 use super::manifest::{self, Manifest};
@@ -16,7 +17,7 @@ use super::names::{Pointer, name_of, names, pointer, set_aside, step_of};
 use super::state::{Content, PARTS, Part, ReadTensor, Slot, WriteTensor};
 use super::verify::verify;
 use crate::fault::{Faults, Point};
-use crate::run::{POINTER, RunError, UNFINISHED, cannot_write, replace, sync_folder, unfinished};
+use crate::run::{POINTER, UNFINISHED, cannot_write, replace, sync_folder, unfinished};
 
 /// The checkpoints of one run.
 #[derive(Debug)]
@@ -60,7 +61,7 @@ impl Store {
         chain: Digest,
         read: &mut ReadTensor<'_>,
         faults: &Faults,
-    ) -> Result<Manifest, RunError> {
+    ) -> Result<Manifest, Problem> {
         let temporary = self.temporary(step);
         let contents = self.write(&temporary, step, read, faults).inspect_err(|_| {
             // Remove only our own unfinished folder; the first error is the one to show.
@@ -76,7 +77,7 @@ impl Store {
         chain: Digest,
         contents: [Content; 3],
         faults: &Faults,
-    ) -> Result<Manifest, RunError> {
+    ) -> Result<Manifest, Problem> {
         let name = name_of(step);
         let folder = self.folder.join(&name);
         let temporary = self.temporary(step);
@@ -107,7 +108,7 @@ impl Store {
     }
 
     /// Deletes old checkpoints except the newest `keep` that verify; `keep` is at least two.
-    pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), RunError> {
+    pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), Problem> {
         let failed = |error: io::Error| cannot_write(&self.folder, &error);
         faults.pass(Point::PruneBefore).map_err(failed)?;
         let names = self.names()?;
@@ -121,7 +122,7 @@ impl Store {
         resumed: &str,
         keep: usize,
         faults: &Faults,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let names = self.names()?.into_iter().filter(|name| name.as_str() <= resumed);
         self.prune_of(names.collect(), keep, faults)
     }
@@ -131,7 +132,7 @@ impl Store {
         names: Vec<String>,
         keep: usize,
         faults: &Faults,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let failed = |path: &Path, error: &io::Error| cannot_write(path, error);
         let mut kept = 0;
         for name in names {
@@ -158,7 +159,7 @@ impl Store {
     pub fn find(
         &mut self,
         logged: impl Fn(Digest) -> bool,
-    ) -> Result<(Option<SavedCheckpoint>, Vec<Refused>), RunError> {
+    ) -> Result<(Option<SavedCheckpoint>, Vec<Refused>), Problem> {
         let mut refused = Vec::new();
         let mut names = self.names()?;
         match self.pointer()? {
@@ -192,7 +193,7 @@ impl Store {
         }
         let list: Vec<String> =
             refused.iter().map(|Refused { name, why }| format!("{name}: {why}")).collect();
-        Err(RunError::finding(
+        Err(Problem::finding(
             format!(
                 "no checkpoint in {} can be used\n  {}",
                 self.folder.display(),
@@ -212,7 +213,7 @@ impl Store {
         resumed: &str,
         refused: &[Refused],
         faults: &Faults,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let names: Vec<&str> = refused
             .iter()
             .map(|refused| refused.name.as_str())
@@ -235,7 +236,7 @@ impl Store {
 
     /// Every checkpoint that is complete, belongs to this lock, is in its step's folder, and has a chain that `logged`
     /// accepts; oldest first.
-    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<SavedCheckpoint>, RunError> {
+    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<SavedCheckpoint>, Problem> {
         let mut kept = Vec::new();
         for name in self.names()? {
             if let Ok(manifest) = self.judge(&name, &logged) {
@@ -251,7 +252,7 @@ impl Store {
         &self,
         saved: &SavedCheckpoint,
         write: &mut WriteTensor<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         PARTS.into_iter().try_for_each(|part| self.load_part(saved, part, write))
     }
 
@@ -261,7 +262,7 @@ impl Store {
         saved: &SavedCheckpoint,
         part: Part,
         write: &mut WriteTensor<'_>,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let path = self.folder.join(&saved.name).join(part.file());
         let content = saved.manifest.content(part);
         files::load(&path, part, content, &self.slots_of(part), write)
@@ -269,7 +270,7 @@ impl Store {
     }
 
     /// Names of checkpoints, newest first.
-    pub fn names(&self) -> Result<Vec<String>, RunError> {
+    pub fn names(&self) -> Result<Vec<String>, Problem> {
         names(&self.folder)
     }
 
@@ -312,7 +313,7 @@ impl Store {
         step: u64,
         read: &mut ReadTensor<'_>,
         faults: &Faults,
-    ) -> Result<[Content; 3], RunError> {
+    ) -> Result<[Content; 3], Problem> {
         make_empty(temporary)?;
         let header = files::header_of(self.lock, step);
         let mut contents = Vec::with_capacity(PARTS.len());
@@ -322,11 +323,11 @@ impl Store {
             contents.push(content);
         }
         contents.try_into().map_err(|_| {
-            RunError::machine("a part is missing", "this is a bug in canonc; please report it")
+            Problem::machine("a part is missing", "this is a bug in canonc; please report it")
         })
     }
 
-    fn point_to(&self, name: &str, faults: &Faults) -> Result<(), RunError> {
+    fn point_to(&self, name: &str, faults: &Faults) -> Result<(), Problem> {
         let path = self.folder.join(POINTER);
         faults
             .pass(Point::PointerBefore)
@@ -338,7 +339,7 @@ impl Store {
             .map_err(|error| cannot_write(&path, &error))
     }
 
-    fn pointer(&self) -> Result<Pointer, RunError> {
+    fn pointer(&self) -> Result<Pointer, Problem> {
         pointer(&self.folder)
     }
 
@@ -348,7 +349,7 @@ impl Store {
         temporary: &Path,
         folder: &Path,
         manifest: &Manifest,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let saved = manifest::read(folder).and_then(|saved| match saved.lock == manifest.lock {
             true => verify(folder, &self.slots),
             false => Ok(saved),
@@ -378,11 +379,11 @@ impl Store {
     }
 }
 
-fn other_result(folder: &Path, saved: &Manifest, now: &Manifest) -> RunError {
+fn other_result(folder: &Path, saved: &Manifest, now: &Manifest) -> Problem {
     let folder = folder.display();
     if (saved.lock, saved.step) != (now.lock, now.step) {
         let what = format!("step {} of lock {}", saved.step, saved.lock.short());
-        return RunError::finding(
+        return Problem::finding(
             format!("{folder} holds {what} instead"),
             "move it away and repeat the command",
         );
@@ -397,14 +398,14 @@ fn other_result(folder: &Path, saved: &Manifest, now: &Manifest) -> RunError {
         ),
         None => "it belongs to another metrics log".to_owned(),
     };
-    RunError::finding(
+    Problem::finding(
         format!("{folder} had another result before: {what}"),
         "check what changed since: the machine, the build of canonc or libtorch, or failing memory",
     )
 }
 
 /// Makes a folder, without what an earlier process left there.
-pub(super) fn make_empty(folder: &Path) -> Result<(), RunError> {
+pub(super) fn make_empty(folder: &Path) -> Result<(), Problem> {
     let emptied = match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => fs::create_dir(folder),
@@ -412,8 +413,8 @@ pub(super) fn make_empty(folder: &Path) -> Result<(), RunError> {
     emptied.map_err(|error| cannot_write(folder, &error))
 }
 
-fn damaged(path: &Path, fault: &str) -> RunError {
-    RunError::finding(
+fn damaged(path: &Path, fault: &str) -> Problem {
+    Problem::finding(
         format!("{} is damaged: {fault}", path.display()),
         "repeat the command: it uses an earlier checkpoint if there is one",
     )

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 
 use super::*;
 use crate::fault::Faults;
-use crate::run::RunError;
 
 fn lock() -> Digest {
     Digest::of("test", "lock")
@@ -51,7 +51,7 @@ impl Folder {
         folder
     }
 
-    fn save(&mut self, step: u64) -> Result<Manifest, RunError> {
+    fn save(&mut self, step: u64) -> Result<Manifest, Problem> {
         save(&mut self.store, step, step, &Faults::none())
     }
 
@@ -60,7 +60,7 @@ impl Folder {
     }
 
     /// From the next process's view: the step found, and why others were refused.
-    fn find(&self) -> Result<(Option<u64>, Vec<String>), RunError> {
+    fn find(&self) -> Result<(Option<u64>, Vec<String>), Problem> {
         let mut store = Store::new(self.root.path().to_owned(), lock(), slots());
         let (found, refused) = store.find(|_| true)?;
         if let Some(found) = &found {
@@ -80,7 +80,7 @@ impl Folder {
     }
 }
 
-fn save(store: &mut Store, step: u64, content: u64, faults: &Faults) -> Result<Manifest, RunError> {
+fn save(store: &mut Store, step: u64, content: u64, faults: &Faults) -> Result<Manifest, Problem> {
     let mut read = |part: Part, index: usize, out: &mut Vec<u8>| {
         out.extend(bytes(content, part, index));
         Ok(())
@@ -182,7 +182,7 @@ fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
     // The same step with another result is a finding, and the old checkpoint stays.
     let error = save(&mut folder.store, 10, 11, &Faults::none()).unwrap_err();
-    assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
+    assert_eq!(error.kind, dsl::ProblemKind::Finding);
     assert!(error.message.contains("had another result before: its weights were"), "{error}");
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
 }

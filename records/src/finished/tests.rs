@@ -78,7 +78,7 @@ fn write(folder: &Path, expected: Expected<'_>, records: &[Record]) -> Paths {
 
 fn refused(paths: &Paths, expected: Expected<'_>, what: &str) {
     let error = read(paths, expected).unwrap_err();
-    assert_eq!(error.kind, crate::run::RunErrorKind::Finding);
+    assert_eq!(error.kind, dsl::ProblemKind::Finding);
     assert!(error.message.contains(what), "{what}: {error}");
     assert!(error.message.contains(&paths.folder.display().to_string()), "{error}");
 }

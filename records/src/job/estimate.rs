@@ -4,13 +4,13 @@
 //! that does not fit by this estimate surely does not fit.
 
 use compiler::plan::Sizes;
+use dsl::Problem;
 
 use lab::experiment::Device;
 
 use super::{Job, evaluations};
 use crate::platform::MemoryLimit;
 use crate::progress;
-use crate::run::RunError;
 use data::Windows;
 use data::text::SourceEpochs;
 
@@ -108,7 +108,7 @@ pub fn estimate(job: &Job) -> Estimate {
 }
 
 /// Refuses a job that needs more memory than this process can get, before allocating any.
-pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), RunError> {
+pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), Problem> {
     let Some(MemoryLimit { bytes, by }) = limit else { return Ok(()) };
     let Estimate { host_bytes, state_bytes, .. } = estimate;
     if host_bytes <= bytes {
@@ -120,7 +120,7 @@ pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), RunE
         "lower batch.sequences and raise batch.micro_batches by as much, lower data.seq_len, or set \
          platform.recompute = \"layers\" in the recipe and build it again; or use a machine with more memory"
     };
-    Err(RunError::machine(
+    Err(Problem::machine(
         format!(
             "the run needs {} of memory (weights and moments {}), but {by} {}",
             progress::bytes(*host_bytes),
@@ -156,7 +156,7 @@ mod tests {
         let judged = |host, state| fits(&estimate(host, state), Some(&limit));
         assert_eq!(judged(6 << 30, 1 << 30), Ok(()));
         let error = judged(7 << 30, 1 << 30).unwrap_err();
-        assert_eq!(error.kind, crate::run::RunErrorKind::Machine);
+        assert_eq!(error.kind, dsl::ProblemKind::Machine);
         assert_eq!(
             error.message,
             "the run needs 7.0 GiB of memory (weights and moments 1.0 GiB), but this machine has 6.0 GiB"

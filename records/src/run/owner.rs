@@ -2,19 +2,18 @@
 
 use std::path::Path;
 
+use dsl::Problem;
 use lab::error::LockError;
 use lab::experiment::{Digests, Experiment};
 use lab::lock::{self, Lock};
 
-use super::RunError;
-
 /// Reads a lock that may be edited, truncated or of another version.
-pub fn read_lock(name: &str, text: &str) -> Result<Lock, RunError> {
+pub fn read_lock(name: &str, text: &str) -> Result<Lock, Problem> {
     lock::read(name, text).map_err(|error| lock_error(name, error))
 }
 
 /// The experiment of a lock that is about to run.
-pub fn read_experiment(name: &str, text: &str) -> Result<Experiment, RunError> {
+pub fn read_experiment(name: &str, text: &str) -> Result<Experiment, Problem> {
     lock::runnable(read_lock(name, text)?).map_err(|error| lock_error(name, error))
 }
 
@@ -26,7 +25,7 @@ pub fn of_another_version(folder: &Path) -> String {
     )
 }
 
-fn lock_error(name: &str, error: LockError) -> RunError {
+fn lock_error(name: &str, error: LockError) -> Problem {
     let LockError { code, message, line, help } = error;
     let path = Path::new(name);
     // The lock of a run is part of it: building the recipe again does not change it.
@@ -35,7 +34,7 @@ fn lock_error(name: &str, error: LockError) -> RunError {
         None => help,
     };
     let position = line.map_or_else(String::new, |line| format!(":{line}"));
-    RunError::input(format!("{name}{position}: {message}"), help)
+    Problem::input(format!("{name}{position}: {message}"), help)
 }
 
 /// Whether a folder with the lock text `found` may be continued.
@@ -44,7 +43,7 @@ pub fn belongs(
     digests: Digests,
     evaluates_every: u64,
     found: &str,
-) -> Result<(), RunError> {
+) -> Result<(), Problem> {
     let path = folder.join("lock").display().to_string();
     let theirs = read_experiment(&path, found)?;
     let Digests { train, eval, platform } = theirs.digests;
@@ -56,7 +55,7 @@ pub fn belongs(
     let name = &theirs.name;
     for (what, theirs, ours) in pairs {
         if theirs != ours {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!(
                     "{} contains a run of another {what}: \"{name}\" with {}, but this one has {}",
                     folder.display(),
@@ -68,7 +67,7 @@ pub fn belongs(
         }
     }
     if theirs.evaluation.every != evaluates_every {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!(
                 "the run in {} uses evaluation.every = {}, but the lock now has {evaluates_every}",
                 folder.display(),

@@ -5,7 +5,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::{RunError, cannot_read, cannot_write, parent, sync_folder};
+use dsl::Problem;
+
+use super::{cannot_read, cannot_write, parent, sync_folder};
 
 /// The logs that this process has opened, by path.
 #[derive(Debug, Default)]
@@ -25,7 +27,7 @@ struct Own {
 
 impl Watched {
     /// Opens a log, or begins it, durably.
-    pub(super) fn open(&mut self, path: &Path) -> Result<(), RunError> {
+    pub(super) fn open(&mut self, path: &Path) -> Result<(), Problem> {
         let write = |error: io::Error| cannot_write(path, &error);
         let log = Own::open(path).map_err(write)?;
         sync_folder(parent(path)).map_err(write)?;
@@ -34,7 +36,7 @@ impl Watched {
     }
 
     /// Adds a line. A line torn by the end of a process stays on a line of its own.
-    pub(super) fn append(&mut self, path: &Path, line: &str, synced: bool) -> Result<(), RunError> {
+    pub(super) fn append(&mut self, path: &Path, line: &str, synced: bool) -> Result<(), Problem> {
         if !self.logs.contains_key(path) {
             self.open(path)?;
         }
@@ -53,7 +55,7 @@ impl Watched {
     }
 
     /// Refuses to go on if a log is missing, another file or of another length; with `whole`, also if its content differs.
-    pub(super) fn check(&self, whole: bool) -> Result<(), RunError> {
+    pub(super) fn check(&self, whole: bool) -> Result<(), Problem> {
         for (path, own) in &self.logs {
             own.check(path)?;
             if !whole {
@@ -85,7 +87,7 @@ impl Own {
         Ok(Own { file, content, bytes, torn })
     }
 
-    fn check(&self, path: &Path) -> Result<(), RunError> {
+    fn check(&self, path: &Path) -> Result<(), Problem> {
         in_place(&self.file, path)?;
         match self.file.metadata().map(|found| found.len()) {
             Ok(bytes) if bytes == self.bytes => Ok(()),
@@ -102,7 +104,7 @@ impl Own {
 }
 
 /// Refuses to go on if an open file is no longer the one at its path.
-pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), RunError> {
+pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), Problem> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(changed(path, "it is missing"))
@@ -126,9 +128,9 @@ fn is_same(own: &std::fs::Metadata, there: &std::fs::Metadata) -> bool {
     own.len() == there.len()
 }
 
-fn changed(path: &Path, how: &str) -> RunError {
+fn changed(path: &Path, how: &str) -> Problem {
     let folder = parent(path).display();
-    RunError::finding(
+    Problem::finding(
         format!(
             "{} was changed by another program while this process wrote it: {how}",
             path.display()

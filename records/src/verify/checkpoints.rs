@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use lab::experiment::Experiment;
 
 use super::log::Log;
@@ -16,7 +17,7 @@ use crate::checkpoint::{
 };
 use crate::metrics::{Record, Start};
 use crate::run::POINTER;
-use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
+use crate::run::{Paths, UNFINISHED, cannot_read};
 
 /// The last step of a run, and whether the run reached it.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ pub(super) fn check(
     log: Option<&Log>,
     Ends { last, finished }: Ends,
     report: &mut Report,
-) -> Result<Option<Manifest>, RunError> {
+) -> Result<Option<Manifest>, Problem> {
     let folder = paths.checkpoints();
     check_names(&folder, finished, report)?;
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
@@ -65,7 +66,7 @@ pub(super) fn check(
 }
 
 /// Refuses entries that are not checkpoints.
-fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(), RunError> {
+fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(), Problem> {
     let failed = |error: io::Error| cannot_read(folder, &error);
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -208,7 +209,7 @@ fn check_latest(
     last: u64,
     finished: bool,
     report: &mut Report,
-) -> Result<(), RunError> {
+) -> Result<(), Problem> {
     let mut pointer = checkpoint::pointer(folder)?;
     let mut names = checkpoint::names(folder)?;
     // During training, the checkpoint in `latest` may be pruned before the folder is listed.

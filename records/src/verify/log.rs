@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
 use compiler::plan::TERMS;
+use dsl::Problem;
 use lab::experiment::Experiment;
 
 use super::{Report, Subject};
 use crate::finished::{self, Reached};
 use crate::job::{self, Job};
 use crate::metrics::{self, Asked, Evaluation, Record, Step};
-use crate::run::{Paths, RunError, digest_of};
+use crate::run::{Paths, digest_of};
 use data::batch::{Answer, Batch, digest_of_windows};
 use tasks::metric;
 
@@ -268,7 +269,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     check_evaluations(log, &mut job, report);
 }
 
-fn check_batch(job: &mut Job, step: &Step) -> Result<Result<(), String>, RunError> {
+fn check_batch(job: &mut Job, step: &Step) -> Result<Result<(), String>, Problem> {
     let batches = job.batches(step.step.saturating_sub(1))?;
     let windows: Vec<_> = batches.iter().flat_map(Batch::window_digests).collect();
     let digest = digest_of(digest_of_windows(&windows));
@@ -345,7 +346,7 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     );
 }
 
-fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
+fn held_out(job: &mut Job) -> Result<HeldOut, Problem> {
     let mut data = HeldOut::default();
     let mut batch = Batch::default();
     let mut first = 0;

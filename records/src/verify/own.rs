@@ -9,7 +9,8 @@ use crate::finished;
 use crate::init;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
-use crate::run::{Difference, Paths, RunError, first_difference, kernel_lines, wrong_kernels};
+use crate::run::{Difference, Paths, first_difference, kernel_lines, wrong_kernels};
+use dsl::Problem;
 
 /// Refuses to attest a run that its folder does not support.
 pub fn check(
@@ -17,7 +18,7 @@ pub fn check(
     job: &Job,
     attestation: &Attestation,
     processes: usize,
-) -> Result<(), RunError> {
+) -> Result<(), Problem> {
     let records = finished::records(paths, job.into(), attestation)?;
     texts(paths, job, attestation)
         .and_then(|()| kernels(job, attestation))
@@ -110,9 +111,9 @@ fn start(job: &Job, records: &[Record]) -> Result<(), String> {
     }
 }
 
-fn refused(paths: &Paths, fault: &str) -> RunError {
+fn refused(paths: &Paths, fault: &str) -> Problem {
     let folder = paths.folder.display();
-    RunError::finding(
+    Problem::finding(
         format!(
             "the run in {folder} is complete but cannot be attested: read back from disk, {fault}"
         ),

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use disk::json_lines;
+use dsl::Problem;
 use lab::experiment::Experiment;
 use records::attest::Attestation;
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
-use records::run::{Paths, RunError};
+use records::run::Paths;
 use records::verify::{TimedRun, plausible, timed_seconds};
 
 use super::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY, exact_match_of, measure_name};
@@ -16,7 +17,7 @@ use super::question_scores::{question_scores, suite_scores};
 use super::runs::Curves;
 
 /// Reads the log of a finished run of this lock; refuses any other folder.
-pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
+pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, Problem> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     plausible(&records, experiment).map_err(|what| finished::mismatch(&paths, &what))?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use lab::comparison::Role;
 use lab::experiment::{DataSource, Experiment};
 
@@ -13,7 +14,7 @@ use crate::compare::{self, BITS_PER_BYTE, BITS_PER_TOKEN, Curves};
 use disk::json_lines;
 use records::finished;
 use records::metrics::Record;
-use records::run::{Paths, RunError};
+use records::run::Paths;
 use tasks::metric::EVAL_LOSS;
 
 /// Most points of a series on a page; longer series are thinned.
@@ -64,7 +65,7 @@ pub struct Logged {
 }
 
 /// Reads the log of a finished run of this lock; refuses any other folder.
-pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> {
+pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, Problem> {
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
@@ -78,7 +79,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
 
 /// Reads the log of an unfinished run of this lock, and its last step. Omits timings, since other runs may have
 /// used the machine at the same time.
-pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
+pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), Problem> {
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
     let mut logged = Logged::from_records(&paths, Curves::from_records(&records), records);

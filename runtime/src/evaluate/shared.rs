@@ -7,20 +7,21 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dsl::Problem;
+
 use crate::error::ExecuteError;
 use crate::ranks::{Lists, Team};
-use records::run::RunError;
 
 /// Why an evaluation has no result.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// A rank received a request to stop.
     Stopped,
-    Failed(RunError),
+    Failed(Problem),
 }
 
-impl From<RunError> for Ended {
-    fn from(error: RunError) -> Ended {
+impl From<Problem> for Ended {
+    fn from(error: Problem) -> Ended {
         Ended::Failed(error)
     }
 }
@@ -45,7 +46,7 @@ impl Sharing<'_> {
     pub(super) fn in_order(
         self,
         count: u64,
-        make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
+        make: impl FnMut(u64) -> Result<Vec<i64>, Problem>,
         take: impl FnMut(u64, &[i64]) -> Option<()>,
     ) -> Result<(), Ended> {
         let stops = || self.stop.load(Ordering::Relaxed);
@@ -74,8 +75,8 @@ fn divided(
     (rank, ranks): (u64, u64),
     count: u64,
     stops: impl Fn() -> bool,
-    mut make: impl FnMut(u64) -> Result<Vec<i64>, RunError>,
-    mut exchange: impl FnMut(Vec<i64>, bool) -> Result<Lists, RunError>,
+    mut make: impl FnMut(u64) -> Result<Vec<i64>, Problem>,
+    mut exchange: impl FnMut(Vec<i64>, bool) -> Result<Lists, Problem>,
     mut take: impl FnMut(u64, &[i64]) -> Option<()>,
 ) -> Result<(), Ended> {
     for first in (0..count).step_by(usize::try_from(ranks).unwrap_or(usize::MAX)) {
@@ -89,7 +90,7 @@ fn divided(
         };
         for (piece, numbers) in (first..count).zip(&all) {
             take(piece, numbers).ok_or_else(|| {
-                RunError::machine(
+                Problem::machine(
                     format!("part {piece} of an evaluation arrived incomplete"),
                     "this is a bug in canonc; please report it",
                 )

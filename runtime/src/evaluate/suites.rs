@@ -3,9 +3,9 @@
 use super::shared::{Ended, Sharing};
 use crate::answer::Answerer;
 use crate::state::State;
+use dsl::Problem;
 use records::job::Job;
 use records::metrics::SuiteScores;
-use records::run::RunError;
 
 /// The scores of every task; each question's part only in the `last` evaluation.
 pub(super) fn measure(
@@ -16,7 +16,7 @@ pub(super) fn measure(
 ) -> Result<Vec<SuiteScores>, Ended> {
     let Some(measure) = &job.measure else {
         let message = format!("the suites of `{}` were not read", job.name);
-        return Err(RunError::machine(message, "this is a bug in canonc; please report it").into());
+        return Err(Problem::machine(message, "this is a bug in canonc; please report it").into());
     };
     answerer.forget();
     let mut model = answerer.with(&state.weights);

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::ParamId;
 use compiler::plan::{IGNORED, Input, Kernel, Output, Plan, TrainPlan, ValId};
+use dsl::Problem;
 use tch::{Kind, Tensor};
 
 use super::divided::{divided, sums_of};
@@ -20,7 +21,6 @@ use super::{
 use crate::kernels::path::Path;
 use crate::kernels::transfer::Readback;
 use crate::weights::Weights;
-use records::run::RunError;
 
 /// `micro`, `combine` and `update` bound to a machine.
 #[derive(Debug)]
@@ -525,10 +525,10 @@ pub(super) fn batch_input(
 }
 
 /// Checks a user's tokens or targets: [batch, time] i64, at least one token, each in 0..vocab. Targets may be ignored.
-pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<(), RunError> {
+pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<(), Problem> {
     let size = ids.size();
     if ids.kind() != Kind::Int64 || size.len() != 2 || size.contains(&0) {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("{what} are {:?} of shape {size:?}", ids.kind()),
             "give i64 [batch, time] with at least one token",
         ));
@@ -537,7 +537,7 @@ pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<
         None => Ok(()),
         Some((row, column, id)) => {
             let also = if targets { format!(", or {IGNORED} for none") } else { String::new() };
-            Err(RunError::input(
+            Err(Problem::input(
                 format!("{what}[{row}, {column}] is {id}, but the vocabulary has {vocab}"),
                 format!("use ids of 0..{vocab}{also}"),
             ))

@@ -7,13 +7,13 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
+use dsl::Problem;
 use tch::{Kind, Tensor};
 
 use super::{Collectives, UnderWay};
 use crate::error::ExecuteError;
 use crate::kernels::arrange::copy;
 use data::batch::Batch;
-use records::run::RunError;
 use scale::reduce::Node;
 use scale::schedule::{DIGEST, Exchange, Schedule, Transfer, Way};
 use scale::shard::{BLOCK, Shards};
@@ -128,7 +128,7 @@ impl Team {
     /// Begins to announce this rank's micro-batches of a step to all ranks, with `rows` windows each.
     pub(crate) fn begin_telling(
         &self,
-        own: Result<&[Batch], &RunError>,
+        own: Result<&[Batch], &Problem>,
         rows: u64,
     ) -> Result<UnderWay, ExecuteError> {
         let each = 1 + DIGESTS * rows as usize;
@@ -153,7 +153,7 @@ impl Team {
     pub(crate) fn told(
         &self,
         telling: UnderWay,
-        failed: Option<&RunError>,
+        failed: Option<&Problem>,
         count: u64,
         rows: u64,
     ) -> Result<Announced, ExecuteError> {
@@ -185,7 +185,7 @@ impl Team {
     pub(crate) fn reason(
         &self,
         rank: usize,
-        own: Option<&RunError>,
+        own: Option<&Problem>,
     ) -> Result<String, ExecuteError> {
         let mut bytes = own.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
         bytes.resize(REASON, 0);

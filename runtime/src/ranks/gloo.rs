@@ -9,13 +9,13 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dsl::Problem;
 use tch::Tensor;
 
 use super::pending::Outstanding;
 use super::{Collectives, Exchange, Launch, Received, UnderWay};
 use crate::error::ExecuteError;
 use crate::kernels::{Group, KernelError, Meeting, Network, Pending};
-use records::run::RunError;
 
 /// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
 const ROLL_CALL: Duration = Duration::from_secs(8);
@@ -49,7 +49,7 @@ pub struct Arrived {
 
 impl Arrived {
     /// Opens the store where ranks meet.
-    pub fn at(launch: Launch, timeout: Duration) -> Result<Arrived, RunError> {
+    pub fn at(launch: Launch, timeout: Duration) -> Result<Arrived, Problem> {
         let Launch { rank, size, host, port, serves, prefix, .. } = &launch;
         let meeting = Meeting {
             host: host.clone(),
@@ -62,12 +62,12 @@ impl Arrived {
         };
         let group = Group::meet(&meeting).map_err(|error| {
             if error.to_string().contains("EADDRINUSE") {
-                return RunError::machine(
+                return Problem::machine(
                     format!("rank 0 cannot listen on port {port}: another program does"),
                     "export another MASTER_PORT on all ranks",
                 );
             }
-            RunError::machine(
+            Problem::machine(
                 format!(
                     "rank {rank} of {size} found nobody at {host}:{port} within {} s: {}",
                     timeout.as_secs(),
@@ -105,18 +105,13 @@ impl Arrived {
 
     /// Returns when all ranks have joined, and agree on `same`: what must be equal on all of them. `gpu` identifies
     /// this rank's GPU among all others, and `nccl` is the library for exchanges between GPUs.
-    pub fn join(
-        self,
-        same: &str,
-        gpu: Option<&str>,
-        nccl: Option<&Path>,
-    ) -> Result<Gloo, RunError> {
+    pub fn join(self, same: &str, gpu: Option<&str>, nccl: Option<&Path>) -> Result<Gloo, Problem> {
         let Arrived { gloo, timeout } = &self;
         let connected = gloo.agree(same, gpu, *timeout).and_then(|()| {
             gloo.connect(*timeout)?;
             let add = |library| gloo.group.add_nccl(library, *timeout);
             nccl.map_or(Ok(()), add).map_err(|error| {
-                RunError::machine(
+                Problem::machine(
                     format!("rank {} cannot use NCCL: {}", gloo.launch.rank, first_line(&error)),
                     "check that NCCL's libraries are installed on every machine",
                 )
@@ -134,17 +129,17 @@ impl Arrived {
 
 impl Gloo {
     /// Opens a connection to each other rank.
-    fn connect(&self, timeout: Duration) -> Result<(), RunError> {
+    fn connect(&self, timeout: Duration) -> Result<(), Problem> {
         let device = match &self.launch.interfaces {
             Some(names) => Network::Interfaces(names.clone()),
             None => self.launch.address().map_or(Network::OfHostName, Network::Address),
         };
         let connected = self.group.connect(&device, timeout);
         connected.map_err(|error| {
-            let error = RunError::from(self.lost(&error));
+            let error = Problem::from(self.lost(&error));
             // The others may not have noticed.
             self.lost.set(false);
-            RunError::machine(
+            Problem::machine(
                 error.message,
                 "if that rank still runs, its machine cannot be reached there: GLOO_SOCKET_IFNAME names the network \
                  interface to use on each machine",
@@ -155,9 +150,9 @@ impl Gloo {
     /// Refuses ranks that were started with something else, that share a GPU, or that do not come in time. Rank 0
     /// compares all with itself, and the others wait for its verdict, so that the store serves few requests for each
     /// rank.
-    fn agree(&self, same: &str, gpu: Option<&str>, timeout: Duration) -> Result<(), RunError> {
+    fn agree(&self, same: &str, gpu: Option<&str>, timeout: Duration) -> Result<(), Problem> {
         let Launch { rank, size, .. } = self.launch;
-        let lost = |error: KernelError| RunError::from(self.lost(&error));
+        let lost = |error: KernelError| Problem::from(self.lost(&error));
         if let Some(gpu) = gpu {
             self.group.set(&format!("gpu/{rank}"), gpu).map_err(lost)?;
         }
@@ -178,7 +173,7 @@ impl Gloo {
             if gpu.is_some() {
                 let theirs = self.wait(&format!("gpu/{other}"), &others, until)?;
                 if let Some(first) = used.insert(theirs.clone(), *other) {
-                    return Err(RunError::machine(
+                    return Err(Problem::machine(
                         format!("ranks {first} and {other} use the same GPU, {theirs}"),
                         "start at most as many ranks on a machine as it has GPUs, or show each its own in \
                          CUDA_VISIBLE_DEVICES",
@@ -190,9 +185,9 @@ impl Gloo {
     }
 
     /// Waits for a key, unless one of these ranks fails before.
-    fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, RunError> {
+    fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, Problem> {
         let Launch { rank, size, said_by, .. } = &self.launch;
-        let lost = |error: KernelError| RunError::from(self.lost(&error));
+        let lost = |error: KernelError| Problem::from(self.lost(&error));
         let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
         loop {
             if let Some(found) = stored(key)? {
@@ -200,7 +195,7 @@ impl Gloo {
             }
             for other in of {
                 if let Some(why) = stored(&format!("failed/{other}"))? {
-                    return Err(RunError::machine(
+                    return Err(Problem::machine(
                         format!("rank {other} failed: {why}"),
                         "correct that, and start all ranks again",
                     ));
@@ -213,7 +208,7 @@ impl Gloo {
                         late.push(other.to_string());
                     }
                 }
-                return Err(RunError::machine(
+                return Err(Problem::machine(
                     format!(
                         "{} did not come in time: {}",
                         dsl::counted(late.len(), "rank"),
@@ -230,7 +225,7 @@ impl Gloo {
         }
     }
 
-    fn compare(&self, same: &str, other: u32, theirs: &str) -> Result<(), RunError> {
+    fn compare(&self, same: &str, other: u32, theirs: &str) -> Result<(), Problem> {
         if theirs == same {
             return Ok(());
         }
@@ -243,7 +238,7 @@ impl Gloo {
                 format!(": rank {other} has {theirs}, rank {rank} has {ours}")
             },
         );
-        Err(RunError::machine(
+        Err(Problem::machine(
             format!("ranks {other} and {rank} differ{difference}"),
             "start every rank with the same canonc, lock and options, on the same kind of machine",
         ))

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 
-use records::run::RunError;
+use dsl::Problem;
 
 /// This process among those that a launcher started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Launch {
     /// Reads the environment; `None` if this is a process of its own.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Launch>, RunError> {
+    ) -> Result<Option<Launch>, Problem> {
         let said = |name: &str| variable(name).filter(|text| !text.is_empty());
         // `srun` may start `torchrun`, so the ranks are those of `torchrun`.
         let said_by = if TORCH.iter().any(|name| said(name).is_some()) { TORCH } else { SLURM };
@@ -77,7 +77,7 @@ impl Launch {
             )));
         }
         let missing = |name: &str| {
-            RunError::input(
+            Problem::input(
                 format!(
                     "the environment says rank {rank} of {size}, but not {name}, where the ranks meet"
                 ),
@@ -123,7 +123,7 @@ impl Launch {
 }
 
 /// The number of a step's tasks on a node: `4(x2),3` is 4 on nodes 0 and 1, 3 on node 2.
-fn tasks_of_node(text: &str, node: u32) -> Result<u32, RunError> {
+fn tasks_of_node(text: &str, node: u32) -> Result<u32, Problem> {
     const NAME: &str = "SLURM_STEP_TASKS_PER_NODE";
     let not = || wrong(format!("{NAME} is `{text}` in the environment, not like `4(x2),3`"));
     let mut first = 0u64;
@@ -143,18 +143,18 @@ fn tasks_of_node(text: &str, node: u32) -> Result<u32, RunError> {
     )))
 }
 
-fn number_within(name: &str, text: &str, least: u32, most: u32) -> Result<u32, RunError> {
+fn number_within(name: &str, text: &str, least: u32, most: u32) -> Result<u32, Problem> {
     text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| {
         wrong(format!("{name} is `{text}` in the environment, not a number from {least} to {most}"))
     })
 }
 
-fn without(name: &str, value: u32, missing: &str) -> RunError {
+fn without(name: &str, value: u32, missing: &str) -> Problem {
     wrong(format!("{name} is {value} in the environment, but {missing} is not there"))
 }
 
-fn wrong(message: String) -> RunError {
-    RunError::input(message, START)
+fn wrong(message: String) -> Problem {
+    Problem::input(message, START)
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     /// The variables of `text`, as NAME=VALUE.
-    fn read(text: &str) -> Result<Option<Launch>, RunError> {
+    fn read(text: &str) -> Result<Option<Launch>, Problem> {
         let found = |name: &str| {
             let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
             words.find_map(|(key, value)| (key == name).then(|| value.to_owned()))

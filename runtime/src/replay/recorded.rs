@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use records::attest::Attestation;
 use records::checkpoint::{SavedCheckpoint, Slot, Store};
 use records::metrics::{self, Record};
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 use super::difference::RunPoint;
 use super::platform::Machines;
@@ -28,7 +29,7 @@ impl RecordedRun {
         paths: &Paths,
         lock: Digest,
         slots: Vec<Slot>,
-    ) -> Result<RecordedRun, RunError> {
+    ) -> Result<RecordedRun, Problem> {
         let (records, heads) = metrics::read_with_heads(&paths.metrics())?;
         let store = Store::new(paths.checkpoints(), lock, slots);
         let kept = store.kept(|chain| heads.contains(&chain))?;

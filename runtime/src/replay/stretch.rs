@@ -3,11 +3,12 @@
 //! Nothing is written, and only equal bits count as equal.
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use records::checkpoint::{SavedCheckpoint, StateDifference, compare};
 use records::job::{Job, estimate, fits};
 use records::metrics::{Evaluation, Record, Step};
 use records::platform::memory_limit;
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 use super::difference::{Difference, RunPoint};
 use super::platform::Platform;
@@ -85,11 +86,11 @@ pub(crate) struct Replayer {
 
 impl Replayer {
     /// Reads the run and binds its plans. Computes nothing yet.
-    pub(crate) fn new(paths: &Paths, job: Job, machine: Machine) -> Result<Replayer, RunError> {
+    pub(crate) fn new(paths: &Paths, job: Job, machine: Machine) -> Result<Replayer, Problem> {
         fits(&estimate(&job), memory_limit().as_ref())?;
         let run = RecordedRun::open(paths, job.id(), job.slots())?;
         if run.steps() == 0 {
-            return Err(RunError::input(
+            return Err(Problem::input(
                 format!("{} has no logged step to train again", paths.folder.display()),
                 "`canonc run` trains it",
             ));
@@ -111,7 +112,7 @@ impl Replayer {
         })
     }
 
-    pub(crate) fn state(&self, origin: &Origin) -> Result<State, RunError> {
+    pub(crate) fn state(&self, origin: &Origin) -> Result<State, Problem> {
         match origin {
             Origin::Initial => State::initial(&self.job, self.machine),
             Origin::Kept(kept) => State::load(&self.job, self.machine, &self.run.store, kept),
@@ -119,10 +120,7 @@ impl Replayer {
     }
 
     /// The digests of the initial weights, logged and computed, if they differ.
-    pub(crate) fn initial_difference(
-        &self,
-        state: &State,
-    ) -> Result<Option<[Digest; 2]>, RunError> {
+    pub(crate) fn initial_difference(&self, state: &State) -> Result<Option<[Digest; 2]>, Problem> {
         let Some(Record::Start(start)) = self.run.record(RunPoint::Start) else {
             return Ok(None);
         };
@@ -137,7 +135,7 @@ impl Replayer {
         to: u64,
         extent: Extent,
         observer: &mut dyn Observer,
-    ) -> Result<Stretch, RunError> {
+    ) -> Result<Stretch, Problem> {
         let since = state.step;
         let mut stretch = Stretch::default();
         let stops = |stretch: &Stretch| {
@@ -175,7 +173,7 @@ impl Replayer {
         since: u64,
         stretch: &mut Stretch,
         observer: &mut dyn Observer,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let evaluation = self.measurer.measure(&mut self.job, state)?;
         observer.evaluation(&evaluation);
         self.compare(Record::Evaluation(evaluation), since, stretch, observer);
@@ -216,7 +214,7 @@ impl Replayer {
     pub(crate) fn compare_checkpoint(
         &self,
         state: &State,
-    ) -> Result<Option<Option<StateDifference>>, RunError> {
+    ) -> Result<Option<Option<StateDifference>>, Problem> {
         let Some(kept) = self.run.kept_at(state.step) else { return Ok(None) };
         let mut read = |part, index, out: &mut Vec<u8>| state.read(part, index, out);
         compare(&self.run.store, kept, &mut read).map(Some)

@@ -2,20 +2,17 @@
 
 use std::path::Path;
 
+use dsl::Problem;
 use lab::experiment::{Device, Experiment};
 
 use super::{First, Reproduction};
 use crate::replay::{Difference, Platform, RecordedRun, RunPoint};
 use records::checkpoint::{self, compare_kept};
 use records::metrics::Record;
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 /// Compares the logs and checkpoints of two runs of one lock.
-pub fn against(
-    one: &Path,
-    other: &Path,
-    experiment: &Experiment,
-) -> Result<Reproduction, RunError> {
+pub fn against(one: &Path, other: &Path, experiment: &Experiment) -> Result<Reproduction, Problem> {
     let (one, other) = (open(one, experiment)?, open(other, experiment)?);
     let cuda = experiment.platform.device != Device::Cpu;
     let platform = Platform::between(&one.machines, &other.machines, cuda);
@@ -28,11 +25,11 @@ pub fn against(
     })
 }
 
-fn open(folder: &Path, experiment: &Experiment) -> Result<RecordedRun, RunError> {
+fn open(folder: &Path, experiment: &Experiment) -> Result<RecordedRun, Problem> {
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let run = RecordedRun::open(&Paths::new(folder), experiment.id(), slots)?;
     if run.records().next().is_none() {
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("{} has no metrics log to compare", folder.display()),
             "name the folder of a run that has started",
         ));
@@ -89,7 +86,7 @@ fn compare_checkpoints(
     other: &RecordedRun,
     mut first: Option<First>,
     reproduction: &mut Reproduction,
-) -> Result<Option<First>, RunError> {
+) -> Result<Option<First>, Problem> {
     for kept in &one.kept {
         let step = kept.manifest.step;
         let Some(theirs) = other.kept_at(step) else { continue };

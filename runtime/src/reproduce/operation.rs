@@ -6,8 +6,8 @@
 use crate::execute::{KernelRequest, Machine, StepTrace, Trainer};
 use crate::replay::RunPoint;
 use crate::state::State;
+use dsl::Problem;
 use records::metrics::{Record, Step};
-use records::run::RunError;
 
 use super::Search;
 
@@ -33,7 +33,7 @@ struct Setting {
 
 impl Search {
     /// Computes the steps up to `to` in every way, from the latest state that both runs had.
-    pub(super) fn variants(&mut self, to: u64) -> Result<Vec<Variant>, RunError> {
+    pub(super) fn variants(&mut self, to: u64) -> Result<Vec<Variant>, Problem> {
         let from = self.origin.step();
         if to.saturating_sub(from) > STEPS {
             return Ok(Vec::new());
@@ -86,7 +86,7 @@ impl Search {
         &mut self,
         setting: Setting,
         to: u64,
-    ) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
+    ) -> Result<(Vec<StepTrace>, Vec<Step>), Problem> {
         let before = tch::get_num_threads();
         if let Some(threads) = setting.threads {
             tch::set_num_threads(threads);
@@ -96,11 +96,7 @@ impl Search {
         result
     }
 
-    fn steps(
-        &mut self,
-        setting: Setting,
-        to: u64,
-    ) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
+    fn steps(&mut self, setting: Setting, to: u64) -> Result<(Vec<StepTrace>, Vec<Step>), Problem> {
         let machine = self.replayer.machine;
         let plain = match setting.plain {
             false => None,

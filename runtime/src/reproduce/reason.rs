@@ -4,9 +4,9 @@
 //! tensors behind them are equal. An edited line or checkpoint is named as a cause unless something rules it out.
 
 use crate::replay::{Origin, Platform, RunPoint};
+use dsl::Problem;
 use records::checkpoint::StateDifference;
 use records::metrics::{Record, Step};
-use records::run::RunError;
 
 use super::Search;
 
@@ -59,7 +59,7 @@ impl Search {
 
     /// A conclusion from computing the next two steps from the run's own kept state, right or wrong: the first shows
     /// its forward and backward passes, the second its update.
-    pub(super) fn reason_from_kept_state(&mut self) -> Result<Option<String>, RunError> {
+    pub(super) fn reason_from_kept_state(&mut self) -> Result<Option<String>, Problem> {
         if self.replayer.platform != Platform::Same {
             return Ok(None);
         }

@@ -10,13 +10,13 @@ use compiler::kernel::{self, Kernel};
 use compiler::op::Scan;
 use compiler::plan::{DType, Extent, Loss, Options, Sizes, Value};
 use compiler::program::Compiled;
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Choice, ExecuteError, Machine, choose, compute};
 use crate::forward::{Request, forward};
 use crate::kernels::path::Path as KernelPath;
 use crate::weights::{Weights, file};
-use records::run::RunError;
 use records::weights::WeightSource;
 
 /// How far a golden's results are from the published ones.
@@ -49,7 +49,7 @@ enum Source {
     /// A file that says by which formulas a scan's operands are made; whether they are bf16.
     Scan(Scan, PathBuf, bool),
     /// What cannot be listed. The others can.
-    Unreadable(RunError),
+    Unreadable(Problem),
 }
 
 /// The names of all goldens in a folder that has `checkpoints`, `mixers` and `scans`.
@@ -63,11 +63,11 @@ pub fn one(
     name: &str,
     machine: Machine,
     read_model: ReadModel,
-) -> Result<Golden, RunError> {
+) -> Result<Golden, Problem> {
     let mut all = all(folder);
     let Some(at) = all.iter().position(|(known, _)| known == name) else {
         let known: Vec<&str> = all.iter().map(|(known, _)| known.as_str()).collect();
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("{} has no golden `{name}`", folder.display()),
             format!("name one of {}", known.join(", ")),
         ));
@@ -84,7 +84,7 @@ pub fn one(
 }
 
 fn all(folder: &Path) -> Vec<(String, Source)> {
-    type List = fn(&Path) -> Result<Vec<(String, Source)>, RunError>;
+    type List = fn(&Path) -> Result<Vec<(String, Source)>, Problem>;
     let lists: [(&str, List); 3] =
         [("checkpoints", checkpoints), ("mixers", mixers), ("scans", scans)];
     let of_list = |(name, list): (&str, List)| {
@@ -94,15 +94,15 @@ fn all(folder: &Path) -> Vec<(String, Source)> {
     lists.into_iter().flat_map(of_list).collect()
 }
 
-fn broken(path: &Path, problem: impl std::fmt::Display) -> RunError {
-    RunError::input(
+fn broken(path: &Path, problem: impl std::fmt::Display) -> Problem {
+    Problem::input(
         format!("{}: {problem}", path.display()),
         "name the folder of goldens with --goldens; the packed folder has one",
     )
 }
 
 /// Every checkpoint in `index.json`.
-fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
+fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
     let index = folder.join("index.json");
     let text = disk::read_text(&index, disk::SMALL).map_err(|error| broken(&index, error))?;
     let index: serde_json::Value =
@@ -116,7 +116,7 @@ fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
     Ok(cases.iter().map(source).collect())
 }
 
-fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<f64, RunError> {
+fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<f64, Problem> {
     let (compiled, weights) = read_model(source).map_err(|error| broken(source, error))?;
     let weights = weights.ok_or_else(|| broken(source, "it has no weights"))?;
     let graph = &compiled.graph;
@@ -137,7 +137,7 @@ fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<
 }
 
 /// Every scan that has a file under its name.
-fn mixers(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
+fn mixers(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
     let source = |scan: &Scan| {
         let name = scan.definition().name;
         let path = folder.join(format!("{name}.safetensors"));
@@ -148,7 +148,7 @@ fn mixers(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
 }
 
 /// Every file of a scan with one state, in f32 and in bf16.
-fn scans(folder: &Path) -> Result<Vec<(String, Source)>, RunError> {
+fn scans(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
     let files = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut files: Vec<PathBuf> = files
         .map_err(|error| broken(folder, error))?
@@ -179,7 +179,7 @@ fn text<'a>(
     path: &Path,
     metadata: &'a BTreeMap<String, String>,
     key: &str,
-) -> Result<&'a str, RunError> {
+) -> Result<&'a str, Problem> {
     let value = metadata.get(key).map(String::as_str);
     value.ok_or_else(|| broken(path, format!("its metadata have no `{key}`")))
 }
@@ -188,15 +188,15 @@ fn number<T: std::str::FromStr>(
     path: &Path,
     metadata: &BTreeMap<String, String>,
     key: &str,
-) -> Result<T, RunError> {
+) -> Result<T, Problem> {
     let text = text(path, metadata, key)?;
     text.parse().map_err(|_| broken(path, format!("`{key}` of its metadata is `{text}`")))
 }
 
 /// A scan with operands from the file.
-fn mixer(name: &str, scan: Scan, path: &Path, machine: Machine) -> Result<Golden, RunError> {
+fn mixer(name: &str, scan: Scan, path: &Path, machine: Machine) -> Result<Golden, Problem> {
     let golden = file::read(path)?;
-    let here = |name: String| -> Result<Tensor, RunError> {
+    let here = |name: String| -> Result<Tensor, Problem> {
         let x = golden.get(&name).ok_or_else(|| broken(path, format!("no {name}")))?;
         let x = x.f_to_kind(machine.kind).and_then(|x| x.f_to_device(machine.device));
         Ok(x.map_err(ExecuteError::from)?)
@@ -222,7 +222,7 @@ fn formula(
     path: &Path,
     bf16: bool,
     machine: Machine,
-) -> Result<Golden, RunError> {
+) -> Result<Golden, Problem> {
     let metadata = file::metadata(path)?;
     let (operands, dy) = inputs(scan, path, &metadata, bf16, machine)?;
     let [forward, backward] = calls(scan, &operands, &dy);
@@ -254,9 +254,9 @@ fn inputs(
     metadata: &BTreeMap<String, String>,
     bf16: bool,
     machine: Machine,
-) -> Result<(Vec<Tensor>, Tensor), RunError> {
+) -> Result<(Vec<Tensor>, Tensor), Problem> {
     let case = format!("{} {}", text(path, metadata, "scan")?, text(path, metadata, "state")?);
-    let make = |key: String| -> Result<Tensor, RunError> {
+    let make = |key: String| -> Result<Tensor, Problem> {
         let formula = text(path, metadata, &key)?;
         let wrong = || broken(path, format!("`{key}` of its metadata is `{formula}`"));
         let mut words = formula.split(' ');
@@ -272,13 +272,13 @@ fn inputs(
 }
 
 /// An error if this is not a compiled kernel of ours.
-fn compiled(name: &str, call: &Call<'_>, machine: Machine) -> Result<(), RunError> {
+fn compiled(name: &str, call: &Call<'_>, machine: Machine) -> Result<(), Problem> {
     let choice = call.choice(machine);
     if let Choice::Ours(KernelPath::Cuda(_)) = choice {
         return Ok(());
     }
     let kernel = call.kernel.name();
-    Err(RunError::finding(
+    Err(Problem::finding(
         format!("{name}: {kernel} by {choice}, expected a kernel of ours, fused/cuda/…"),
         "gpu/README.md has the shapes for which kernels were compiled",
     ))
@@ -380,7 +380,7 @@ fn compared(
     machine: Machine,
     path: &Path,
     part: impl Fn(&Tensor) -> Result<Tensor, tch::TchError>,
-) -> Result<f64, RunError> {
+) -> Result<f64, Problem> {
     let golden = file::read(path)?;
     let gradients = scan.definition().operands.iter().map(|name| format!("grad/{name}"));
     let names = ["out/y".to_owned(), "state/S".to_owned()].into_iter().chain(gradients);

@@ -3,13 +3,13 @@
 //! Every rank reaches the same result. Only digests are sent, 8 bytes for each gradient; they are computed where the
 //! gradients are, and leave the device in one copy.
 
+use dsl::Problem;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
 use crate::ranks::{Announced, Team, checked_by};
 use data::batch::Batch;
 use records::job::Job;
-use records::run::RunError;
 
 /// The check of one step.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ impl Check {
         batch: Batch,
         announced: &Announced,
         device: Device,
-    ) -> Result<Check, RunError> {
+    ) -> Result<Check, Problem> {
         let (rank, other) = (team.ranks.rank(), team.checked());
         let rows = job.rows as usize;
         let theirs = announced.windows.iter().skip(other as usize * rows).take(rows);
         if !batch.window_digests().iter().eq(theirs) {
-            return Err(RunError::machine(
+            return Err(Problem::machine(
                 format!(
                     "ranks {rank} and {other} read different windows for micro-batch {other} of step {}",
                     step + 1

@@ -5,13 +5,14 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use dsl::Problem;
+
 use crate::ranks::UnderWay;
 use data::batch::Batch;
 use records::job::{Job, Reader};
-use records::run::RunError;
 
 /// The windows of one step, and which one.
-type Answer = (u64, Result<Vec<Batch>, RunError>);
+type Answer = (u64, Result<Vec<Batch>, Problem>);
 
 /// The name of the thread that reads.
 const THREAD: &str = "windows";
@@ -33,7 +34,7 @@ pub(crate) struct Ahead {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) step: u64,
-    pub(crate) own: Result<Vec<Batch>, RunError>,
+    pub(crate) own: Result<Vec<Batch>, Problem>,
     pub(crate) telling: UnderWay,
 }
 
@@ -53,7 +54,7 @@ impl Ahead {
     fn reading(
         last: u64,
         of: impl Fn(u64) -> Vec<u64> + Send + 'static,
-        mut read: impl FnMut(u64, u64) -> Result<Batch, RunError> + Send + 'static,
+        mut read: impl FnMut(u64, u64) -> Result<Batch, Problem> + Send + 'static,
     ) -> Ahead {
         let (asks, asked) = channel::<u64>();
         let (answer, answers) = channel();
@@ -72,7 +73,7 @@ impl Ahead {
     }
 
     /// The windows of the step after `step` updates.
-    pub(crate) fn take(&mut self, step: u64) -> Result<Vec<Batch>, RunError> {
+    pub(crate) fn take(&mut self, step: u64) -> Result<Vec<Batch>, Problem> {
         if self.asked != Some(step) {
             self.ask(step);
         }
@@ -83,7 +84,7 @@ impl Ahead {
                 // The windows of a step that is not computed after all.
                 Ok(_) => {}
                 Err(_) => {
-                    return Err(RunError::machine(
+                    return Err(Problem::machine(
                         "the thread that reads training windows ended early",
                         "the same command continues from the last checkpoint",
                     ));
@@ -136,7 +137,7 @@ mod tests {
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
             tell.send((thread, step, index)).unwrap();
             match fails_in == Some(step) {
-                true => Err(RunError::machine("unreadable", "")),
+                true => Err(Problem::machine("unreadable", "")),
                 false => Ok(Batch::default()),
             }
         };

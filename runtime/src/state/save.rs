@@ -5,12 +5,14 @@
 
 use std::ops::Range;
 
+use dsl::Problem;
+
 use super::{State, broken, values};
 use crate::ranks::Team;
 use records::checkpoint::{Content, PARTS, Part, Store};
 use records::fault::Faults;
 use records::platform::peak_memory;
-use records::run::{RunError, digest_of};
+use records::run::digest_of;
 
 /// The outcome of a checkpoint that all ranks tried to write.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ impl State {
         &self,
         store: &Store,
         faults: &Faults,
-    ) -> Result<Written, RunError> {
+    ) -> Result<Written, Problem> {
         let team = &self.division()?.team;
         let own = self.write_own(store, faults);
         let mut told = vec![0; 2 + DIGEST * PARTS.len()];
@@ -75,7 +77,7 @@ impl State {
         &self,
         store: &Store,
         faults: &Faults,
-    ) -> Result<Option<Vec<blake3::Hash>>, RunError> {
+    ) -> Result<Option<Vec<blake3::Hash>>, Problem> {
         let division = self.division()?;
         let team = &division.team;
         team.settle()?;
@@ -110,7 +112,7 @@ impl State {
         store: &Store,
         team: &Team,
         written: &dyn Fn(usize) -> Vec<blake3::Hash>,
-    ) -> Result<Result<Box<[Content; 3]>, Written>, RunError> {
+    ) -> Result<Result<Box<[Content; 3]>, Written>, Problem> {
         const EACH: usize = 1 + 2 * DIGEST;
         let (rank, ranks) = (team.ranks.rank(), team.ranks.size());
         let shards = &team.schedule.shards;
@@ -151,7 +153,7 @@ impl State {
     }
 
     /// The first rank that failed, if one did. This rank's own `error` is returned as it is.
-    fn failed(&self, of: &[&[i64]], error: Option<RunError>) -> Result<Option<Written>, RunError> {
+    fn failed(&self, of: &[&[i64]], error: Option<Problem>) -> Result<Option<Written>, Problem> {
         let failed = of.iter().position(|told| told.first() == Some(&FAILED));
         let Some(rank) = failed else { return Ok(None) };
         let why = self.division()?.team.reason(rank, error.as_ref())?;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use compiler::graph::ParamId;
 use compiler::plan::{Input, Output, TERMS};
+use dsl::Problem;
 use tch::Tensor;
 
 use super::agree::Check;
@@ -26,7 +27,7 @@ use data::batch::{Batch, digest_of_windows};
 use lab::experiment::Shard;
 use records::job::Job;
 use records::metrics::Step;
-use records::run::{RunError, digest_of};
+use records::run::digest_of;
 use scale::reduce::{Node, Tree};
 use scale::schedule::{Action, Transfer};
 
@@ -108,7 +109,7 @@ impl State {
         trainer: &Trainer,
         ahead: &mut Ahead,
         stop: &AtomicBool,
-    ) -> Result<Together, RunError> {
+    ) -> Result<Together, Problem> {
         let mut step = Underway::new(trainer, self.division()?.clone(), draws(job, self.step, 0));
         let schedule = step.division.team.schedule.clone();
         step.wrong = step.division.wrong_in == Some(self.step + 1);
@@ -175,7 +176,7 @@ impl State {
     }
 
     /// Updates everything, or what this rank owns.
-    fn update(&mut self, step: &mut Underway<'_>, lr: f64) -> Result<(), RunError> {
+    fn update(&mut self, step: &mut Underway<'_>, lr: f64) -> Result<(), Problem> {
         let Division { team, shard, .. } = &step.division;
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let gradients = std::mem::take(&mut step.gradients);
@@ -202,7 +203,7 @@ impl State {
     }
 
     /// The state with all weights whole, if each rank has only a part of them. Every rank calls it.
-    pub(crate) fn whole(&self) -> Result<Option<State>, RunError> {
+    pub(crate) fn whole(&self) -> Result<Option<State>, Problem> {
         let Some(division) = &self.division else { return Ok(None) };
         let team = &division.team;
         match division.shard {
@@ -273,7 +274,7 @@ impl<'a> Underway<'a> {
         job: &Job,
         ahead: &mut Ahead,
         step: u64,
-    ) -> Result<Option<(u64, String)>, RunError> {
+    ) -> Result<Option<(u64, String)>, Problem> {
         let (count, rows) = (job.micro_batches, job.rows);
         let team = &self.division.team;
         let told = match ahead.kept(step) {
@@ -298,7 +299,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Begins to announce this rank's windows of the next step, if there is one. Nobody waits for that in this step.
-    fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), RunError> {
+    fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), Problem> {
         if ahead.has(next) {
             let told = begin_telling(&self.division.team, job, ahead, next)?;
             ahead.keep(told);
@@ -366,7 +367,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Adds what this rank owns of a unit.
-    fn add(&mut self, unit: usize, arrived: Vec<(Node, Vec<Tensor>)>) -> Result<(), RunError> {
+    fn add(&mut self, unit: usize, arrived: Vec<(Node, Vec<Tensor>)>) -> Result<(), Problem> {
         let Underway { trainer, sums, .. } = self;
         let Some(Some(tree)) = sums.get_mut(unit) else {
             return Err(broken(&format!("unit {unit} has no sum")));
@@ -397,7 +398,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Begins the first micro-batch of the next rank.
-    fn repeat(&mut self) -> Result<(), RunError> {
+    fn repeat(&mut self) -> Result<(), Problem> {
         match &mut self.check {
             None => Err(broken("a check that was not announced")),
             Some(check) => {
@@ -408,7 +409,7 @@ impl<'a> Underway<'a> {
     }
 
     /// Notes the digests of a unit's gradients of that micro-batch.
-    fn digest(&mut self, unit: usize) -> Result<(), RunError> {
+    fn digest(&mut self, unit: usize) -> Result<(), Problem> {
         let gradients = self.take(unit)?.unwrap_or_default();
         let params = self.division.team.params_of(unit);
         Ok(self.check.as_mut().map_or(Ok(()), |check| check.note(params, &gradients))?)
@@ -419,7 +420,7 @@ impl<'a> Underway<'a> {
         &mut self,
         step: u64,
         path: &dyn Fn(usize) -> String,
-    ) -> Result<Option<String>, RunError> {
+    ) -> Result<Option<String>, Problem> {
         if let Some(running) = self.running.take() {
             running.end();
         }
@@ -431,7 +432,7 @@ impl<'a> Underway<'a> {
     }
 
     /// The losses of a round's micro-batches, how long ranks computed, and whether one was asked to stop.
-    fn tell_losses(&mut self, round: u64, stop: bool) -> Result<(), RunError> {
+    fn tell_losses(&mut self, round: u64, stop: bool) -> Result<(), Problem> {
         let team = &self.division.team;
         let (mut loss, mut counted) = (0.0, 0);
         let mut terms = vec![0.0; self.trainer.terms().count()];
@@ -479,7 +480,7 @@ impl<'a> Underway<'a> {
     }
 
     /// What this rank owns of a unit's sums.
-    fn sum(&mut self, unit: usize) -> Result<Vec<Tensor>, RunError> {
+    fn sum(&mut self, unit: usize) -> Result<Vec<Tensor>, Problem> {
         let tree = self.sums.get_mut(unit).and_then(Option::take);
         match tree.map(Tree::finish).transpose().map_err(unbalanced)? {
             Some(Some(pieces)) => Ok(pieces?),
@@ -488,7 +489,7 @@ impl<'a> Underway<'a> {
     }
 
     /// The norm of all gradients. Each rank contributes the blocks that it owns.
-    fn global_norm(&mut self) -> Result<(), RunError> {
+    fn global_norm(&mut self) -> Result<(), Problem> {
         let schedule = self.division.team.schedule.clone();
         let mut gradients: Vec<Option<Tensor>> = Vec::new();
         gradients.resize_with(schedule.shards.params(), || None);
@@ -511,7 +512,7 @@ impl<'a> Underway<'a> {
 }
 
 /// Reads this rank's windows of a step, and begins to announce them.
-fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, RunError> {
+fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, Problem> {
     let own = ahead.take(step);
     // The last one of a step with a check is the next rank's.
     let count = team.own(job.micro_batches).count();

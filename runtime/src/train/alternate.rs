@@ -5,12 +5,13 @@
 
 use std::time::Instant;
 
+use dsl::Problem;
+
 use crate::execute::{ExecuteError, Machine, Trainer};
 use crate::kernels::transfer::wait_for;
 use crate::state::State;
 use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
-use records::run::RunError;
 
 /// Rounds to discard, since they touch memory for the first time.
 const WARM_UP: usize = 3;
@@ -20,7 +21,7 @@ pub fn alternate(
     jobs: &mut [Job],
     machine: Machine,
     rounds: usize,
-) -> Result<Vec<Vec<f64>>, RunError> {
+) -> Result<Vec<Vec<f64>>, Problem> {
     let mut ready = Vec::new();
     for job in jobs {
         fits(&estimate(job), memory_limit().as_ref())?;

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use records::finished::divergence;
 use records::job::Job;
 use records::metrics::{Appended, Record};
-use records::run::RunError;
 
 use super::Run;
 
@@ -38,7 +38,7 @@ pub(super) fn is_due_after(job: &Job, record: &Record) -> bool {
 impl Run<'_> {
     /// Evaluates the state and logs it. If the run is asked to stop before the end, nothing is logged and the
     /// evaluation stays due.
-    pub(super) fn evaluate(&mut self) -> Result<(), RunError> {
+    pub(super) fn evaluate(&mut self) -> Result<(), Problem> {
         let start = Instant::now();
         let stop = self.options.stop;
         let Some(evaluation) = self.measurer.measure_until(self.job, &self.state, stop)? else {

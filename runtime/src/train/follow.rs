@@ -5,6 +5,8 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use dsl::Problem;
+
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
 use crate::ranks::{Command, Ending, Member};
@@ -12,7 +14,7 @@ use crate::state::{Ahead, Division, State, Together, Written};
 use records::checkpoint::Store;
 use records::fault::Faults;
 use records::job::Job;
-use records::run::{Paths, RunError};
+use records::run::Paths;
 
 /// Follows rank 0 to the end of its training. `stop` asks all ranks to stop after the next step, or in an
 /// evaluation.
@@ -22,7 +24,7 @@ pub fn follow(
     member: &Member,
     stop: &AtomicBool,
     folder: &Path,
-) -> Result<Ending, RunError> {
+) -> Result<Ending, Problem> {
     let division = Division::new(job, member, machine.device);
     let team = &division.team;
     let trainer = division.trainer(job, machine)?;
@@ -47,7 +49,7 @@ pub fn follow(
                 }
             }
             Command::Step(step) | Command::Save(step) => {
-                return Err(RunError::machine(
+                return Err(Problem::machine(
                     format!(
                         "rank 0 is at step {step}, but rank {} at {}",
                         team.ranks.rank(),

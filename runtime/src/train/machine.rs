@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use dsl::Problem;
 use lab::experiment::{Device, KernelPath, Platform};
 use tch::Kind;
 
@@ -12,15 +13,14 @@ use crate::execute::{KernelRequest, Machine, gpu};
 use crate::kernels::{self, CudaLibrary};
 use crate::observe::{Observed, observe};
 use records::platform::{BlasMode, CpuCapability, PlatformSpec, nvidia_driver, observe_host};
-use records::run::RunError;
 
 /// The device and kernels of a platform section.
-pub fn machine(required: &Platform) -> Result<Machine, RunError> {
+pub fn machine(required: &Platform) -> Result<Machine, Problem> {
     machine_of_rank(required, 0, 1)
 }
 
 /// The same of a rank, by its place among the `local` ones on its computer.
-pub fn machine_of_rank(required: &Platform, place: u32, local: u32) -> Result<Machine, RunError> {
+pub fn machine_of_rank(required: &Platform, place: u32, local: u32) -> Result<Machine, Problem> {
     let device = match required.device {
         Device::Cpu => tch::Device::Cpu,
         Device::Cuda => cuda(place, local)?,
@@ -34,9 +34,9 @@ pub fn machine_of_rank(required: &Platform, place: u32, local: u32) -> Result<Ma
 }
 
 /// The requirements on the environment before libtorch is loaded.
-pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
+pub fn spec(required: &Platform) -> Result<PlatformSpec, Problem> {
     let lacks = |field: &str, value: &str| {
-        RunError::machine(
+        Problem::machine(
             format!("this canonc does not support platform.{field} = \"{value}\""),
             "use the canonc that wrote the lock",
         )
@@ -52,7 +52,7 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     if let Some(wanted) = cpu_capability {
         let here = observe_host().cpu_capability;
         if wanted > here {
-            return Err(RunError::machine(
+            return Err(Problem::machine(
                 format!("the lock requires a CPU with {wanted}, but this one has {here}"),
                 "run it on a machine that has it, or build a lock with another platform.cpu_capability",
             ));
@@ -65,7 +65,7 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     Ok(PlatformSpec { threads: required.threads, cpu_capability, blas })
 }
 
-fn cuda(place: u32, local: u32) -> Result<tch::Device, RunError> {
+fn cuda(place: u32, local: u32) -> Result<tch::Device, Problem> {
     if kernels::cuda_devices() > 0 {
         return gpu(place, local);
     }
@@ -74,7 +74,7 @@ fn cuda(place: u32, local: u32) -> Result<tch::Device, RunError> {
         CudaLibrary::Loaded => "no GPU or driver was found".to_owned(),
         CudaLibrary::Failed(why) => why.clone(),
     };
-    Err(RunError::machine(
+    Err(Problem::machine(
         format!("the lock requires cuda, but this machine cannot run it: {why}"),
         "run it on a machine with a GPU; `canonc doctor` shows what this machine lacks",
     ))

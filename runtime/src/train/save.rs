@@ -4,9 +4,10 @@
 //! it have synced.
 
 use compiler::digest::Digest;
+use dsl::Problem;
 use records::checkpoint::Manifest;
 use records::platform::peak_memory;
-use records::run::{Event, RunError};
+use records::run::Event;
 
 use super::Run;
 use crate::ranks::Command;
@@ -14,7 +15,7 @@ use crate::state::Written;
 
 impl Run<'_> {
     /// Makes the log durable, then saves the state, then deletes old states.
-    pub(super) fn checkpoint(&mut self) -> Result<(), RunError> {
+    pub(super) fn checkpoint(&mut self) -> Result<(), Problem> {
         self.log.sync()?;
         self.folder.check(false)?;
         self.keep_kernels()?;
@@ -49,7 +50,7 @@ impl Run<'_> {
 
     /// A checkpoint to which every rank writes what it owns, and the peak memory of each; `None` if there is one rank,
     /// or not all of them see the folder.
-    fn save_together(&mut self, chain: Digest) -> Result<Option<(Manifest, Vec<u64>)>, RunError> {
+    fn save_together(&mut self, chain: Digest) -> Result<Option<(Manifest, Vec<u64>)>, Problem> {
         let Some(member) = self.options.ranks.filter(|_| !self.saves_alone) else {
             return Ok(None);
         };
@@ -69,7 +70,7 @@ impl Run<'_> {
             }
             Ok(Written::Failed { rank, why }) => {
                 self.store.abandon(step);
-                Err(RunError::machine(
+                Err(Problem::machine(
                     format!("rank {rank} could not save step {step}: {why}"),
                     "correct that; the same command continues from the last checkpoint",
                 ))

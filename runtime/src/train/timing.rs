@@ -5,6 +5,7 @@
 
 use std::time::Instant;
 
+use dsl::Problem;
 use tch::{Kind, Tensor};
 
 use crate::execute::{ExecuteError, Machine, Trainer};
@@ -13,7 +14,6 @@ use crate::state::State;
 use crate::state::{gradients, tensors};
 use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
-use records::run::RunError;
 
 /// Seconds per step, and how they were found.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ const PATIENCE: f64 = 5.0;
 const MICRO_BATCHES: usize = 3;
 
 /// `flops` are those of one step, forward and backward.
-pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunError> {
+pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, Problem> {
     let speed = matmul_speed(machine)?;
     let step_seconds = flops / speed;
     // Small products are slower than a large one, so the FLOPs are a lower bound.

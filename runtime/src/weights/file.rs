@@ -6,22 +6,23 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use dsl::Problem;
 use safetensors::tensor::{Dtype, SafeTensors, View};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::ExecuteError;
 use disk::replace;
-use records::run::{RunError, cannot_read};
+use records::run::cannot_read;
 
 /// Maximum bytes of one file of weights.
 const MOST_BYTES: u64 = 1 << 40;
 
-pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
+pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, Problem> {
     let bytes = disk::open_large(path)
         .and_then(|_| disk::read(path, MOST_BYTES))
         .map_err(|error| cannot_read(path, &error))?;
     parse(&bytes).map_err(|why| {
-        RunError::input(
+        Problem::input(
             format!("{} is not a usable safetensors file: {why}", path.display()),
             "use a complete .safetensors file of floats or integers",
         )
@@ -44,12 +45,12 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
 }
 
 /// The texts that a file carries beside its tensors.
-pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, RunError> {
+pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, Problem> {
     let bytes = disk::open_large(path)
         .and_then(|_| disk::read(path, MOST_BYTES))
         .map_err(|error| cannot_read(path, &error))?;
     let (_, metadata) = SafeTensors::read_metadata(&bytes).map_err(|why| {
-        RunError::input(
+        Problem::input(
             format!("{} is not a usable safetensors file: {why}", path.display()),
             "use a complete .safetensors file",
         )
@@ -58,11 +59,11 @@ pub fn metadata(path: &Path) -> Result<BTreeMap<String, String>, RunError> {
 }
 
 /// One tensor of ids from a file, as i64.
-pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
+pub fn ids(path: &Path, name: &str) -> Result<Tensor, Problem> {
     let mut tensors = read(path)?;
     let Some(tensor) = tensors.remove(name) else {
         let names: Vec<&str> = tensors.keys().map(String::as_str).collect();
-        return Err(RunError::input(
+        return Err(Problem::input(
             format!("{} has no tensor `{name}`", path.display()),
             match names.as_slice() {
                 [] => "it is empty".to_owned(),
@@ -75,7 +76,7 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
         Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Uint8 => {
             Ok(tensor.f_to_kind(Kind::Int64).map_err(ExecuteError::from)?)
         }
-        kind => Err(RunError::input(
+        kind => Err(Problem::input(
             format!("`{name}` of {} is {kind:?}, but ids must be integers", path.display()),
             "store it as i64 of [batch, time]",
         )),
@@ -83,7 +84,7 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
 }
 
 /// The bytes of a file. `mark` is stored in the file to say what it is.
-pub fn bytes(tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<Vec<u8>, RunError> {
+pub fn bytes(tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<Vec<u8>, Problem> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         stored.push((*name, Stored::from_tensor(tensor)?));
@@ -95,10 +96,10 @@ pub fn bytes(tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<Vec<u8>,
 }
 
 /// Writes the file, over any file already there.
-pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
+pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), Problem> {
     let bytes = bytes(tensors, mark)?;
     replace(path, &bytes, || Ok(())).map_err(|error| {
-        RunError::machine(
+        Problem::machine(
             format!("{} was not written: {error}", path.display()),
             "check that its folder exists, is writable and has free space",
         )

@@ -3,8 +3,9 @@
 use std::fs;
 
 use compiler::digest::Digest;
+use dsl::ProblemKind;
 use records::metrics::{Log, Record};
-use records::run::{Event, RunErrorKind};
+use records::run::Event;
 use records::verify::{Remake, verify};
 use runtime::train::{TimingMethod, TrainOutcome, machine, time};
 
@@ -65,7 +66,7 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
     }
     let before = bytes(&folder.paths().metrics());
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(
         error.message.contains("step-0000000006") && error.message.contains("step-0000000007"),
         "{error}"
@@ -108,7 +109,7 @@ fn a_folder_of_another_lock_is_left_alone() {
     ];
     for (other, why) in others {
         let error = folder.fails(&other);
-        assert_eq!(error.kind, RunErrorKind::Input, "{error}");
+        assert_eq!(error.kind, ProblemKind::Input, "{error}");
         assert!(error.message.contains(why) && error.help.contains("--dir"), "{error}");
     }
     assert_eq!(bytes(&folder.paths().metrics()), before);
@@ -124,10 +125,10 @@ fn a_lock_edited_by_hand_is_refused_with_its_line() {
     let text = fs::read_to_string(folder.paths().lock()).unwrap();
     fs::write(folder.paths().lock(), text.replace("lr = 0.01", "lr = 0.02")).unwrap();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Input);
+    assert_eq!(error.kind, ProblemKind::Input);
     assert!(error.message.contains("lock:"), "{error}");
     fs::write(folder.paths().lock(), &text[..text.len() / 2]).unwrap();
-    assert_eq!(folder.fails(&experiment).kind, RunErrorKind::Input);
+    assert_eq!(folder.fails(&experiment).kind, ProblemKind::Input);
     fs::write(folder.paths().lock(), text).unwrap();
     folder.finish(&experiment);
 }
@@ -140,7 +141,7 @@ fn a_line_altered_in_the_log_is_refused_by_its_number() {
     let text = fs::read_to_string(folder.paths().metrics()).unwrap();
     fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":9,", 1)).unwrap();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.contains("line 3 of") && error.message.contains("altered"), "{error}");
 }
 
@@ -168,7 +169,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     let before = bytes(&folder.paths().metrics());
     let (end, told) = folder.run(&experiment, None, None);
     let error = end.unwrap_err();
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.starts_with("step 5 differs from"), "{error}");
     assert!(error.message.contains("loss was 0.125 and is "), "{error}");
     // The checkpoint of step 5 belongs to another log, so the run resumed from step 3.
@@ -202,7 +203,7 @@ fn a_full_disk_at_any_durable_step_loses_nothing() {
     ] {
         let folder = Folder::new();
         let error = folder.run(&experiment, None, Some(fault)).0.unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Machine, "{fault}");
+        assert_eq!(error.kind, ProblemKind::Machine, "{fault}");
         assert!(error.message.contains("disk is full"), "{fault}: {error}");
         folder.finish(&experiment);
         assert_eq!(
@@ -280,7 +281,7 @@ fn a_run_that_no_memory_holds_is_refused_before_anything_is_made() {
     let experiment = depo(&HUGE);
     let folder = Folder::new();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Machine, "{error}");
+    assert_eq!(error.kind, ProblemKind::Machine, "{error}");
     assert!(error.message.contains("TiB of memory"), "{error}");
     assert!(error.help.contains("batch.sequences"), "{error}");
     assert!(!folder.path().exists());
@@ -297,5 +298,5 @@ fn an_attestation_that_cannot_be_believed_makes_no_room() {
     fs::create_dir(folder.path()).unwrap();
     fs::write(folder.paths().lock(), lock_text(&experiment)).unwrap();
     fs::write(folder.paths().attestation(), "no attestation").unwrap();
-    assert_eq!(folder.fails(&experiment).kind, RunErrorKind::Machine);
+    assert_eq!(folder.fails(&experiment).kind, ProblemKind::Machine);
 }

@@ -11,11 +11,12 @@ use data::text::index::{OnBadLine, TextIndex};
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
+use dsl::ProblemKind;
 use lab::experiment::{Experiment, Shard};
 use lab::field::{FieldValue, Fields};
 use records::fault::Faults;
 use records::metrics::{Evaluation, Record, Step};
-use records::run::{Event, RunErrorKind};
+use records::run::Event;
 use runtime::ranks::simulated::with_ranks;
 use runtime::ranks::{Collectives, Member};
 use runtime::train::{Observer, Options, TrainOutcome, follow, machine, train};
@@ -119,7 +120,7 @@ fn replaced_tokens_are_found_before_a_run_goes_on() {
     prepared_from(&lines, &other);
     run.documents = Some(Arc::new(file::load(&other).unwrap()));
     let error = run.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.contains("are not those of the lock"), "{error}");
     // A lock of an earlier version names the documents and not their tokens.
     let digest = FieldValue::text(good.documents_digest().to_hex().to_string());
@@ -138,7 +139,7 @@ fn documents_that_drifted_are_a_finding() {
     let mut folder = Folder::new();
     folder.documents = Some(documents(41));
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.contains("are not those of the lock"), "{error}");
     folder.documents = None;
     assert!(folder.fails(&experiment).help.contains("--data"));
@@ -237,7 +238,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
                 assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
             } else {
                 let error = end.unwrap_err();
-                assert_eq!(error.kind, RunErrorKind::Input, "{error}");
+                assert_eq!(error.kind, ProblemKind::Input, "{error}");
                 assert!(error.message.contains("small.index is damaged: "), "{error}");
                 assert!(error.message.contains(said), "{error}");
                 assert!(error.message.contains("(block 0)"), "{error}");
@@ -357,7 +358,7 @@ fn a_step_without_counted_targets_stops_the_run_and_has_no_loss() {
     let experiment = depo(&SHORT);
     let folder = Folder::new();
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding, "{error}");
+    assert_eq!(error.kind, ProblemKind::Finding, "{error}");
     assert!(error.help.contains("data.seq_len") && error.help.contains("data.loss_on"), "{error}");
     let Some(Record::Step(step)) = folder.records().pop() else { panic!("{error}") };
     assert_eq!((step.loss, step.counted), (None, 0));

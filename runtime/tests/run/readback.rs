@@ -3,10 +3,11 @@
 
 use std::fs;
 
+use dsl::ProblemKind;
 use records::checkpoint::Part;
 use records::fault::Faults;
 use records::metrics::{Evaluation, Record, Step};
-use records::run::{Event, Paths, RunErrorKind};
+use records::run::{Event, Paths};
 use runtime::train::{Observer, Options, TrainOutcome, machine, train};
 
 use super::forger::Forger;
@@ -125,7 +126,7 @@ fn a_run_attests_only_what_it_reads_back() {
         let mut job = job(&experiment, None).unwrap();
         let machine = machine(&experiment.platform).unwrap();
         let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();
-        assert_eq!(error.kind, RunErrorKind::Finding, "{error}");
+        assert_eq!(error.kind, ProblemKind::Finding, "{error}");
         assert!(error.message.contains(why), "{why}: {error}");
         assert!(!folder.paths().attestation().exists(), "{why}");
     }
@@ -142,7 +143,7 @@ fn a_run_continued_from_other_initial_weights_is_not_attested() {
         }
     });
     let error = folder.fails(&experiment);
-    assert_eq!(error.kind, RunErrorKind::Finding);
+    assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.contains("but the lock's seed gives"), "{error}");
     assert!(!folder.paths().attestation().exists());
 }
@@ -193,7 +194,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         forge(&run, 6);
         forge(&run, 7);
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, RunErrorKind::Finding);
+        assert_eq!(error.kind, ProblemKind::Finding);
         assert!(error.message.contains(why), "{why}: {error}");
     }
 }
@@ -216,7 +217,7 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
         let folder = Folder::finished(&experiment);
         forge(&Forger::at(&folder.path(), &experiment));
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, RunErrorKind::Finding);
+        assert_eq!(error.kind, ProblemKind::Finding);
         assert!(error.message.contains(why), "{why}: {error}");
     }
     // Nothing needs states that were deleted to save space.
@@ -235,7 +236,7 @@ fn a_line_planted_in_the_kernels_before_a_run_goes_on_is_refused() {
         let text = fs::read_to_string(folder.paths().kernels()).unwrap();
         fs::write(folder.paths().kernels(), text + planted).unwrap();
         let error = folder.fails(&experiment);
-        assert_eq!(error.kind, RunErrorKind::Finding);
+        assert_eq!(error.kind, ProblemKind::Finding);
         assert!(error.message.contains("kernels.txt was changed by another program"), "{error}");
         assert!(!folder.paths().attestation().exists());
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use compiler::digest::Digest;
 use compiler::program::{Program, Std};
 use data::text::index::{OnBadLine, SourceFiles, TextIndex};
+use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::{self, Lock};
@@ -16,7 +17,7 @@ use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Record, Step, read};
-use records::run::{Event, Paths, RunError};
+use records::run::{Event, Paths};
 use runtime::train::{Observer, Options, TrainOutcome, machine, train};
 use support::experiments::experiments;
 
@@ -190,7 +191,7 @@ impl Observer for Told {
 pub(crate) fn job(
     experiment: &Experiment,
     documents: Option<Arc<TextIndex>>,
-) -> Result<Job, RunError> {
+) -> Result<Job, Problem> {
     Job::new(experiment, &lock_text(experiment), documents)
 }
 
@@ -244,7 +245,7 @@ impl Folder {
         experiment: &Experiment,
         stop_after: Option<u64>,
         fault: Option<&str>,
-    ) -> (Result<TrainOutcome, RunError>, Told) {
+    ) -> (Result<TrainOutcome, Problem>, Told) {
         let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
         let stop = AtomicBool::new(false);
         let options = Options { stop: &stop, stop_after, faults: &faults, ranks: None };
@@ -273,7 +274,7 @@ impl Folder {
         assert_eq!(end.unwrap(), TrainOutcome::Interrupted { step });
     }
 
-    pub(crate) fn fails(&self, experiment: &Experiment) -> RunError {
+    pub(crate) fn fails(&self, experiment: &Experiment) -> Problem {
         self.run(experiment, None, None).0.unwrap_err()
     }
 

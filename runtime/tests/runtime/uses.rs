@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use compiler::plan::{Loss, Options};
 use compiler::program::Compiled;
-use records::run::RunError;
+use dsl::Problem;
 use runtime::execute::KernelRequest;
 use runtime::forward::{Request, forward};
 use runtime::generate::{self, Sampling, generate};
@@ -79,14 +79,14 @@ fn forward_refuses_what_is_no_batch() {
     quiet();
     let compiled = named("plain");
     let weights = weights(&compiled);
-    let refusal = |tokens: &Tensor, targets: Option<&Tensor>, gradients| -> RunError {
+    let refusal = |tokens: &Tensor, targets: Option<&Tensor>, gradients| -> Problem {
         let (graph, weights, machine) = (&compiled.graph, &weights, FAST);
         let (loss, options) = (Loss::CROSS_ENTROPY, Options::default());
         forward(&Request { graph, weights, tokens, targets, gradients, loss, options, machine })
             .unwrap_err()
     };
     let good = rows(&[1, 2]);
-    let message = |error: RunError| error.message;
+    let message = |error: Problem| error.message;
     assert_eq!(
         message(refusal(&rows(&[1, 23]), None, false)),
         "tokens[0, 1] is 23, but the vocabulary has 23"

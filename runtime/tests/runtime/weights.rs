@@ -5,9 +5,9 @@ use std::path::Path;
 
 use compiler::number::InitRule;
 use compiler::program::Compiled;
+use dsl::Problem;
 use interop::source::Source;
 use records::init;
-use records::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
 
@@ -36,7 +36,7 @@ fn ours(compiled: &Compiled) -> BTreeMap<String, Tensor> {
 }
 
 /// Loads a file of these tensors.
-fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Weights, RunError> {
+fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Weights, Problem> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     let named: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -44,7 +44,7 @@ fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Wei
     load(compiled, &path)
 }
 
-fn load(compiled: &Compiled, path: &Path) -> Result<Weights, RunError> {
+fn load(compiled: &Compiled, path: &Path) -> Result<Weights, Problem> {
     let source = Source::open(compiled, path)?;
     Weights::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
 }

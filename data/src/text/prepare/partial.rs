@@ -9,9 +9,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use dsl::Problem;
 use serde::{Deserialize, Serialize};
-
-use crate::DataError;
 
 use super::super::identity::Blocks;
 use super::super::layout::{ENTRY, START, documents_hasher, width};
@@ -88,7 +87,7 @@ pub(super) struct Partial<'a> {
 pub(super) fn finished(
     request: &Request<'_>,
     out: &Path,
-) -> Result<Option<(Report, Losses, u64)>, DataError> {
+) -> Result<Option<(Report, Losses, u64)>, Problem> {
     let folder = folder_of(out);
     let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
     let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
@@ -118,13 +117,13 @@ impl<'a> Partial<'a> {
         request: &'a Request<'a>,
         out: &Path,
         told: &mut dyn FnMut(&News),
-    ) -> Result<Partial<'a>, DataError> {
+    ) -> Result<Partial<'a>, Problem> {
         let folder = folder_of(out);
         let cannot = |error: io::Error| cannot_write(&folder, &error);
         fs::create_dir_all(&folder).map_err(cannot)?;
         let lock = File::create(folder.join("lock")).map_err(cannot)?;
         if lock.try_lock().is_err() {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("another canonc is writing to {}", folder.display()),
                 "wait until it finishes, or name another file with --out",
             ));
@@ -284,7 +283,7 @@ impl<'a> Partial<'a> {
         self.losses
     }
 
-    pub(super) fn add(&mut self, made: TokenizedPiece) -> Result<(), DataError> {
+    pub(super) fn add(&mut self, made: TokenizedPiece) -> Result<(), Problem> {
         let TokenizedPiece { after, tokens, documents, mut report, losses, weight, read } = made;
         self.losses.add(losses);
         let cannot = |folder: &Path| {
@@ -317,7 +316,7 @@ impl<'a> Partial<'a> {
     }
 
     /// Saves the progress so far as a resume point.
-    pub(super) fn save(&mut self) -> Result<(), DataError> {
+    pub(super) fn save(&mut self) -> Result<(), Problem> {
         self.since = 0;
         self.saves += 1;
         let folder = self.folder.clone();
@@ -359,7 +358,7 @@ impl<'a> Partial<'a> {
     }
 
     /// Writes the data after the tokens and gives the file its name.
-    pub(super) fn finish(mut self) -> Result<(), DataError> {
+    pub(super) fn finish(mut self) -> Result<(), Problem> {
         let folder = self.folder.clone();
         let cannot = |error: io::Error| cannot_write(&folder, &error);
         let mut sources = self.sources()?;
@@ -393,7 +392,7 @@ impl<'a> Partial<'a> {
             before = end;
         }
         if again.digest() != self.entries.blocks.digest() {
-            return Err(DataError::new(
+            return Err(Problem::input(
                 format!("{} has changed since it was written", folder.join("documents").display()),
                 "look for another program that writes there, or a failing disk or memory; the same command prepares \
                  it again",
@@ -429,7 +428,7 @@ impl<'a> Partial<'a> {
     }
 
     /// Documents of each source. A source without any is refused.
-    fn sources(&self) -> Result<Vec<SourceEntry>, DataError> {
+    fn sources(&self) -> Result<Vec<SourceEntry>, Problem> {
         let mut files = self.files();
         let mut sources: Vec<SourceEntry> = Vec::new();
         for source in self.request.sources {
@@ -441,7 +440,7 @@ impl<'a> Partial<'a> {
         if let Some(none) = sources.iter().find(|source| source.documents == 0) {
             let lines: u64 = none.files.iter().map(|file| file.lines).sum();
             let empty: u64 = none.files.iter().map(|file| file.empty).sum();
-            let error = DataError::new(
+            let error = Problem::input(
                 format!(
                     "source `{}` has no documents: {}, {empty} of them empty documents",
                     none.name,
@@ -456,10 +455,10 @@ impl<'a> Partial<'a> {
     }
 
     /// Refuses a result if a file changed while it was read, since the result would match no state of that file.
-    fn inputs_as_they_were(&self) -> Result<(), DataError> {
+    fn inputs_as_they_were(&self) -> Result<(), Problem> {
         for (input, before) in inputs(self.request.sources).into_iter().zip(&self.states) {
             if state_of(input)? != *before {
-                return Err(DataError::new(
+                return Err(Problem::input(
                     format!("{} changed while it was read", input.name),
                     "wait until nothing writes to it, and repeat the command",
                 ));
@@ -469,11 +468,11 @@ impl<'a> Partial<'a> {
     }
 
     /// Removes the folder.
-    pub(super) fn remove(self) -> Result<(), DataError> {
+    pub(super) fn remove(self) -> Result<(), Problem> {
         self.clear()
     }
 
-    fn clear(&self) -> Result<(), DataError> {
+    fn clear(&self) -> Result<(), Problem> {
         fs::remove_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, &error))
     }
 
@@ -485,13 +484,13 @@ impl<'a> Partial<'a> {
 }
 
 /// Identifies a state of an input file, to detect changes.
-fn state_of(input: &Input) -> Result<String, DataError> {
+fn state_of(input: &Input) -> Result<String, Problem> {
     // A pipe can be read only once.
     let Some(path) = &input.path else {
         return Ok(format!("pipe of process {}", std::process::id()));
     };
     let metadata = fs::metadata(path).map_err(|error| {
-        DataError::new(
+        Problem::input(
             format!("cannot read {}: {error}", input.name),
             "check that the file exists and is readable",
         )
@@ -501,7 +500,7 @@ fn state_of(input: &Input) -> Result<String, DataError> {
     Ok(format!("{} bytes, changed {changed:?}", metadata.len()))
 }
 
-fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
+fn states_of(request: &Request<'_>) -> Result<Vec<String>, Problem> {
     inputs(request.sources).into_iter().map(state_of).collect()
 }
 
@@ -532,10 +531,9 @@ fn digest_of(request: &Request<'_>, states: &[String]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-fn cannot_write(path: &Path, error: &io::Error) -> DataError {
-    let error = DataError::new(
+fn cannot_write(path: &Path, error: &io::Error) -> Problem {
+    Problem::machine(
         format!("cannot write {}: {error}", path.display()),
         "check that the folder exists, is writable and has free space",
-    );
-    DataError { machine: true, ..error }
+    )
 }

@@ -11,6 +11,7 @@ use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use ::parquet::file::properties::WriterProperties;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
+use dsl::Problem;
 
 use super::super::index::{SourceFiles, TextIndex};
 use super::super::tokenizer::{Kind, MarkNames, TokenizerKind};
@@ -79,7 +80,7 @@ pub(super) fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) 
     }
 }
 
-pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, DataError> {
+pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, Problem> {
     match prepare(request, out, &AtomicBool::new(false), &mut |_| ())? {
         PrepareOutcome::Finished { report, .. } => Ok(report),
         PrepareOutcome::Interrupted(_) => panic!("nobody asked"),
@@ -394,7 +395,7 @@ fn hostile_input_is_told_by_file_and_place() {
 }
 
 /// Everything that readers get from a file: windows of both splits, digests of documents, every block.
-fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
+fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, Problem> {
     let mut got = Vec::new();
     let held_out = HeldOut { seed: 5, per_million: 200_000 };
     let marks = Marks { bos: true, eos: true };

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::DataError;
+use dsl::Problem;
 
 use super::super::layout::width;
 use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, document_of};
@@ -57,11 +57,11 @@ pub(super) fn run(
     stop: &AtomicBool,
     patience: Duration,
     told: &mut dyn FnMut(&News),
-) -> Result<Stop, DataError> {
+) -> Result<Stop, Problem> {
     let gate = Gate::default();
     let start = partial.at();
     let (jobs, waiting) = channel::<Job>();
-    let (made, results) = channel::<(u64, Result<TokenizedPiece, DataError>)>();
+    let (made, results) = channel::<(u64, Result<TokenizedPiece, Problem>)>();
     let names = inputs(request.sources).into_iter().map(|input| input.name.clone()).collect();
     let shared = Arc::new(Shared {
         tokenizer: request.tokenizer.clone(),
@@ -144,7 +144,7 @@ impl Shared {
     }
 
     /// A document that takes longer than it may.
-    fn overdue(&self, patience: Duration) -> Option<DataError> {
+    fn overdue(&self, patience: Duration) -> Option<Problem> {
         let watched = self.watched();
         let (document, seconds) = watched.values().find_map(|document| {
             let mib = document.bytes as f64 / f64::from(1 << 20);
@@ -153,7 +153,7 @@ impl Shared {
             let used = processor_time().saturating_sub(document.since) / self.workers;
             (used > may).then_some((document, may.as_secs()))
         })?;
-        Some(DataError::new(
+        Some(Problem::input(
             format!(
                 "{}:{}: this document of {} bytes is not tokenized after {seconds} s of computing",
                 document.name, document.line, document.bytes
@@ -175,11 +175,11 @@ impl Writer<'_> {
     fn write(
         &self,
         partial: &mut Partial<'_>,
-        results: &Receiver<(u64, Result<TokenizedPiece, DataError>)>,
+        results: &Receiver<(u64, Result<TokenizedPiece, Problem>)>,
         stop: &AtomicBool,
         told: &mut dyn FnMut(&News),
-    ) -> Result<Stop, DataError> {
-        let mut early: BTreeMap<u64, Result<TokenizedPiece, DataError>> = BTreeMap::new();
+    ) -> Result<Stop, Problem> {
+        let mut early: BTreeMap<u64, Result<TokenizedPiece, Problem>> = BTreeMap::new();
         let mut next = 0;
         loop {
             match results.recv_timeout(TICK) {
@@ -220,13 +220,13 @@ fn read(
     gate: &Gate,
     halt: &AtomicBool,
     jobs: &Sender<Job>,
-    made: &Sender<(u64, Result<TokenizedPiece, DataError>)>,
+    made: &Sender<(u64, Result<TokenizedPiece, Problem>)>,
 ) {
     let mut number = 0;
     for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
         let place = if file == start.file { start.place } else { Place::default() };
         let failed = |Unreadable { why, help }: Unreadable| {
-            DataError::new(format!("cannot read {}: {why}", input.name), help)
+            Problem::input(format!("cannot read {}: {why}", input.name), help)
         };
         let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
             Ok(pieces) => pieces,
@@ -257,7 +257,7 @@ fn read(
     }
 }
 
-fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiece, DataError>)>) {
+fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiece, Problem>)>) {
     let mut ids = Vec::new();
     loop {
         let job = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -274,13 +274,10 @@ fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiec
 }
 
 /// A panic as an error, after its own message: the writer waits for the result of every piece.
-fn without_panic<T>(call: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
+fn without_panic<T>(call: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| {
         let help = "this is a bug in canonc; please report it";
-        Err(DataError {
-            machine: true,
-            ..DataError::new("a thread that makes tokens failed", help)
-        })
+        Err(Problem::machine("a thread that makes tokens failed", help))
     })
 }
 
@@ -291,7 +288,7 @@ fn make(
     after: InputPosition,
     piece: Piece,
     ids: &mut Vec<u32>,
-) -> Result<TokenizedPiece, DataError> {
+) -> Result<TokenizedPiece, Problem> {
     let Shared { tokenizer, field, names, .. } = shared;
     let name = names.get(after.file).map_or("", String::as_str);
     let counting = shared.counting.load(Ordering::Relaxed);
@@ -305,7 +302,7 @@ fn make(
         weight,
         read,
     };
-    let mut take = |line: u64, document: Result<String, String>| -> Result<(), DataError> {
+    let mut take = |line: u64, document: Result<String, String>| -> Result<(), Problem> {
         let TokenizedPiece { tokens, documents, report, losses, .. } = &mut made;
         report.lines += 1;
         match document {
@@ -317,7 +314,7 @@ fn make(
                     let before = tokens.len();
                     let encode = || encode(tokenizer, &text, ids, tokens, losses);
                     shared.watch(worker, name, line, text.len(), encode).map_err(|why| {
-                        DataError::new(
+                        Problem::input(
                             format!("{name}:{line}: this document cannot be tokenized: {why}"),
                             "remove it, or use another tokenizer",
                         )
@@ -354,7 +351,7 @@ fn make(
             let mut blank = 0;
             // The lines of the paragraph, and the number of its first one.
             let (mut paragraph, mut first): (Vec<&[u8]>, u64) = (Vec::new(), 0);
-            let mut end = |paragraph: &mut Vec<&[u8]>, first: u64| -> Result<(), DataError> {
+            let mut end = |paragraph: &mut Vec<&[u8]>, first: u64| -> Result<(), Problem> {
                 if paragraph.is_empty() {
                     return Ok(());
                 }
@@ -469,14 +466,20 @@ impl Gate {
 
 #[cfg(test)]
 mod tests {
-    use super::{DataError, without_panic};
+    use dsl::{Problem, ProblemKind};
+
+    use super::without_panic;
 
     #[test]
     fn a_panic_is_an_error_of_this_machine() {
-        let wrong = DataError::new("a", "b");
+        let wrong = Problem::input("a", "b");
         assert_eq!(without_panic(|| Ok(3)), Ok(3));
         assert_eq!(without_panic::<u8>(|| Err(wrong.clone())), Err(wrong));
         let error = without_panic(|| Ok([1, 2][std::hint::black_box(7)])).unwrap_err();
-        assert!(error.machine && error.message == "a thread that makes tokens failed", "{error}");
+        assert!(
+            error.kind == ProblemKind::Machine
+                && error.message == "a thread that makes tokens failed",
+            "{error}"
+        );
     }
 }

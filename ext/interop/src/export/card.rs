@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use minijinja::context;
@@ -11,16 +12,12 @@ use super::super::hf::PUBLISHED_CODE;
 use super::super::lay::Target;
 use super::super::model::{Family, Model};
 use super::super::tokenizer::Tokenizer;
-use super::super::{ForeignError, torch};
+use super::super::torch;
 use super::{Plan, Request, To};
 
 impl Plan<'_> {
     /// Writes the model card. `known` is `None` if the arch is a model of no known class.
-    pub(super) fn card(
-        &self,
-        folder: &Path,
-        known: Option<&Described>,
-    ) -> Result<(), ForeignError> {
+    pub(super) fn card(&self, folder: &Path, known: Option<&Described>) -> Result<(), Problem> {
         let model = known.map(|known| &known.model);
         let Request { compiled, experiment, to, .. } = self.request;
         let derived = |path: &str| {

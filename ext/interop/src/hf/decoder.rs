@@ -4,9 +4,8 @@
 
 use compiler::plan::RopeScaling;
 use compiler::tree::MAX_LAYERS;
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
-use super::super::ForeignError;
 use super::super::class::{Class, Windows};
 use super::super::config::{Keys, decimal};
 use super::super::described::Described;
@@ -29,21 +28,21 @@ impl Defaults<'_, '_> {
         default.filter(|_| !keys.has(key))
     }
 
-    fn int(&self, key: &str) -> Result<Option<i64>, ForeignError> {
+    fn int(&self, key: &str) -> Result<Option<i64>, Problem> {
         match self.absent(key) {
             Some(value) => Ok(decimal(value).to_int()),
             None => self.0.int(key),
         }
     }
 
-    fn decimal(&self, key: &str) -> Result<Option<Decimal>, ForeignError> {
+    fn decimal(&self, key: &str) -> Result<Option<Decimal>, Problem> {
         match self.absent(key) {
             Some(value) => Ok(Some(decimal(value))),
             None => self.0.decimal(key),
         }
     }
 
-    fn bool_or(&self, key: &str, default: bool) -> Result<bool, ForeignError> {
+    fn bool_or(&self, key: &str, default: bool) -> Result<bool, Problem> {
         match self.absent(key) {
             Some(value) => Ok(value == "true"),
             None => self.0.bool_or(key, default),
@@ -57,7 +56,7 @@ pub(super) fn read(
     keys: &Keys<'_>,
     class: &'static Class,
     released: bool,
-) -> Result<Described, ForeignError> {
+) -> Result<Described, Problem> {
     let known = Defaults(keys, class);
     let bias = bias(keys, class, released)?;
     check_options(keys, class, released)?;
@@ -116,7 +115,7 @@ pub(super) fn read(
 }
 
 /// Keys that have one value, or no effect.
-fn check_options(keys: &Keys<'_>, class: &Class, released: bool) -> Result<(), ForeignError> {
+fn check_options(keys: &Keys<'_>, class: &Class, released: bool) -> Result<(), Problem> {
     keys.idle(&["attention_dropout"]);
     keys.check(&messages::MLP_BIAS)?;
     if released {
@@ -131,7 +130,7 @@ fn check_options(keys: &Keys<'_>, class: &Class, released: bool) -> Result<(), F
 }
 
 /// Whether projections of attention have biases.
-fn bias(keys: &Keys<'_>, class: &Class, released: bool) -> Result<bool, ForeignError> {
+fn bias(keys: &Keys<'_>, class: &Class, released: bool) -> Result<bool, Problem> {
     if released {
         keys.check(&messages::ATTENTION_BIAS)?;
         return Ok(false);
@@ -144,7 +143,7 @@ fn bias(keys: &Keys<'_>, class: &Class, released: bool) -> Result<bool, ForeignE
 }
 
 /// The width of the MLP.
-fn hidden(keys: &Keys<'_>, class: &Class, dim: i64, released: bool) -> Result<i64, ForeignError> {
+fn hidden(keys: &Keys<'_>, class: &Class, dim: i64, released: bool) -> Result<i64, Problem> {
     let key = "intermediate_size";
     match keys.int(key)? {
         _ if !released => keys.positive(key),
@@ -156,7 +155,7 @@ fn hidden(keys: &Keys<'_>, class: &Class, dim: i64, released: bool) -> Result<i6
 }
 
 /// Whether the MLP's gate is gelu, by the name of its activation.
-fn is_gelu(keys: &Keys<'_>, class: &Class) -> Result<bool, ForeignError> {
+fn is_gelu(keys: &Keys<'_>, class: &Class) -> Result<bool, Problem> {
     let (key, default) = class.activation;
     let name = keys.text(key)?.unwrap_or(default);
     let is_gelu = match name {
@@ -180,7 +179,7 @@ struct CanonKeys {
 }
 
 impl CanonKeys {
-    fn read(keys: &Keys<'_>, class: &Class, head_dim: i64) -> Result<CanonKeys, ForeignError> {
+    fn read(keys: &Keys<'_>, class: &Class, head_dim: i64) -> Result<CanonKeys, Problem> {
         if class.code.is_none() {
             let (canon, layout) = (Canon::NONE, RopeLayout::Half);
             return Ok(CanonKeys { canon, layout, rope_dims: head_dim, qk_norm: false });
@@ -212,7 +211,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn read(known: &Defaults<'_, '_>, head_dim: i64) -> Result<Bounds, ForeignError> {
+    fn read(known: &Defaults<'_, '_>, head_dim: i64) -> Result<Bounds, Problem> {
         let Defaults(keys, class) = known;
         let read = |key: &str| if class.bounded { known.decimal(key) } else { Ok(None) };
         let score = match read("query_pre_attn_scalar")?.map(Decimal::to_int) {
@@ -235,7 +234,7 @@ impl Bounds {
 }
 
 /// Keys of Qwen's classes, which the others ignore: neutral where they ask for no windows.
-fn without_switch(keys: &Keys<'_>) -> Result<(), ForeignError> {
+fn without_switch(keys: &Keys<'_>) -> Result<(), Problem> {
     keys.check(&messages::NO_SWITCH)?;
     for key in ["use_sliding_window", "max_window_layers"] {
         keys.left(key, IGNORED);
@@ -244,7 +243,7 @@ fn without_switch(keys: &Keys<'_>) -> Result<(), ForeignError> {
 }
 
 /// Keys of windows in the configuration of a class that has none.
-fn without_windows(keys: &Keys<'_>) -> Result<(), ForeignError> {
+fn without_windows(keys: &Keys<'_>) -> Result<(), Problem> {
     without_switch(keys)?;
     // A configuration that switches windows off may keep their size.
     let off = keys.node("use_sliding_window").is_some_and(|node| node.value == Value::Bool(false));
@@ -256,7 +255,7 @@ fn without_windows(keys: &Keys<'_>) -> Result<(), ForeignError> {
 }
 
 /// The window of each layer; empty if none has one.
-fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, ForeignError> {
+fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, Problem> {
     let Defaults(keys, class) = known;
     let layers = keys.positive("num_hidden_layers")?;
     if layers > MAX_LAYERS as i64 {
@@ -289,7 +288,7 @@ fn windows(known: &Defaults<'_, '_>) -> Result<Vec<Option<i64>>, ForeignError> {
 }
 
 /// The window of the layers that have one.
-fn size_of_windows(known: &Defaults<'_, '_>) -> Result<Option<i64>, ForeignError> {
+fn size_of_windows(known: &Defaults<'_, '_>) -> Result<Option<i64>, Problem> {
     let Defaults(keys, _) = known;
     let window = known.int("sliding_window")?;
     if window == Some(0) {
@@ -306,7 +305,7 @@ fn layer_types(
     keys: &Keys<'_>,
     layers: i64,
     window: Option<i64>,
-) -> Result<Option<Vec<Option<i64>>>, ForeignError> {
+) -> Result<Option<Vec<Option<i64>>>, Problem> {
     let Some(types) = keys.node("layer_types") else { return Ok(None) };
     let Value::List(types) = &types.value else {
         return Err(messages::layer_types_are_no_list(keys));

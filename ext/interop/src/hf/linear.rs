@@ -1,6 +1,5 @@
 //! Reads the keys of the released classes without attention: GLA, GatedDeltaNet and Mamba2 with Canon layers.
 
-use super::super::ForeignError;
 use super::super::class::Class;
 use super::super::config::Keys;
 use super::super::described::Described;
@@ -10,12 +9,10 @@ use super::super::model::{Family, Mixer, Model, ModelOptions};
 use super::super::names::GatedNorm;
 use super::super::node::Value;
 use super::{canon, divided};
+use dsl::Problem;
 
 /// Keys of GLA and GatedDeltaNet.
-pub(super) fn flash_linear(
-    keys: &Keys<'_>,
-    class: &'static Class,
-) -> Result<Described, ForeignError> {
+pub(super) fn flash_linear(keys: &Keys<'_>, class: &'static Class) -> Result<Described, Problem> {
     let gla = class.family == Family::Gla5;
     check_flash_linear(keys, gla)?;
     keys.idle(&["fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "hidden_ratio"]);
@@ -58,7 +55,7 @@ pub(super) fn flash_linear(
 }
 
 /// Keys with one value in every released model.
-fn check_flash_linear(keys: &Keys<'_>, gla: bool) -> Result<(), ForeignError> {
+fn check_flash_linear(keys: &Keys<'_>, gla: bool) -> Result<(), Problem> {
     keys.check(&messages::ATTN_MODE)?;
     let (expand_k, expand_v) = if gla { ("0.5", "1") } else { ("1", "2") };
     keys.needed("expand_k", &["1"], expand_k, messages::EXPAND_K)?;
@@ -69,7 +66,7 @@ fn check_flash_linear(keys: &Keys<'_>, gla: bool) -> Result<(), ForeignError> {
 }
 
 /// Keys of Mamba2.
-pub(super) fn mamba2(keys: &Keys<'_>, class: &'static Class) -> Result<Described, ForeignError> {
+pub(super) fn mamba2(keys: &Keys<'_>, class: &'static Class) -> Result<Described, Problem> {
     keys.check(&messages::MAMBA2_EXPAND)?;
     keys.needed("n_groups", &["1"], "8", messages::MAMBA2_GROUPS)?;
     keys.check_all(&messages::MAMBA2)?;
@@ -102,7 +99,7 @@ pub(super) fn mamba2(keys: &Keys<'_>, class: &'static Class) -> Result<Described
 }
 
 /// Refuses steps with a limit.
-fn check_limit(keys: &Keys<'_>) -> Result<(), ForeignError> {
+fn check_limit(keys: &Keys<'_>) -> Result<(), Problem> {
     let Some(node) = keys.node("time_step_limit") else { return Ok(()) };
     let limit: Vec<Option<f64>> = match &node.value {
         Value::List(items) => items.iter().map(|n| n.value.plain().parse().ok()).collect(),
@@ -117,7 +114,7 @@ fn check_limit(keys: &Keys<'_>) -> Result<(), ForeignError> {
 }
 
 /// Whether a Mamba2 has its own convolution. It depends on `noconv1d`; the class ignores a `b` of `canon_set`.
-fn mamba2_short_conv(keys: &Keys<'_>, has_b: bool) -> Result<bool, ForeignError> {
+fn mamba2_short_conv(keys: &Keys<'_>, has_b: bool) -> Result<bool, Problem> {
     let none = keys.bool_or("noconv1d", false)?;
     if none && has_b {
         return Err(messages::letter_without_convolution(keys));

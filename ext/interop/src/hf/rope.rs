@@ -1,9 +1,8 @@
 //! Reads RoPE's keys: the base of its frequencies, and how they are scaled for longer texts.
 
 use compiler::plan::RopeScaling;
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
-use super::super::ForeignError;
 use super::super::config::{Keys, decimal};
 use super::super::messages;
 
@@ -11,7 +10,7 @@ use super::super::messages;
 const MAPS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 
 /// The base of its frequencies.
-pub(super) fn theta(keys: &Keys<'_>) -> Result<Decimal, ForeignError> {
+pub(super) fn theta(keys: &Keys<'_>) -> Result<Decimal, Problem> {
     match (keys.decimal("rope_theta")?, keys.decimal("rope_parameters.rope_theta")?) {
         (Some(theta), Some(other)) if theta != other => Err(messages::other_theta(keys, other)),
         (Some(theta), _) | (None, Some(theta)) => Ok(theta),
@@ -20,7 +19,7 @@ pub(super) fn theta(keys: &Keys<'_>) -> Result<Decimal, ForeignError> {
 }
 
 /// Refuses settings that scale it.
-pub(super) fn check_unscaled(keys: &Keys<'_>, has_canon: bool) -> Result<(), ForeignError> {
+pub(super) fn check_unscaled(keys: &Keys<'_>, has_canon: bool) -> Result<(), Problem> {
     for map in MAPS {
         for name in keys.below(map) {
             let key = format!("{map}.{name}");
@@ -38,12 +37,12 @@ pub(super) fn check_unscaled(keys: &Keys<'_>, has_canon: bool) -> Result<(), For
 }
 
 /// Whether a configuration asks for a scaled RoPE.
-pub(super) fn is_scaled(keys: &Keys<'_>) -> Result<bool, ForeignError> {
+pub(super) fn is_scaled(keys: &Keys<'_>) -> Result<bool, Problem> {
     Ok(kind(keys)?.is_some_and(|(_, kind)| kind != "default"))
 }
 
 /// The map with its scaling, and the kind that it names.
-fn kind<'a>(keys: &Keys<'a>) -> Result<Option<(&'static str, &'a str)>, ForeignError> {
+fn kind<'a>(keys: &Keys<'a>) -> Result<Option<(&'static str, &'a str)>, Problem> {
     let mut first: Option<(&'static str, &'a str)> = None;
     for map in MAPS {
         let mut kind = None;
@@ -70,14 +69,14 @@ fn kind<'a>(keys: &Keys<'a>) -> Result<Option<(&'static str, &'a str)>, ForeignE
 }
 
 /// How its frequencies are scaled.
-pub(super) fn scaling(keys: &Keys<'_>, theta: Decimal) -> Result<RopeScaling, ForeignError> {
+pub(super) fn scaling(keys: &Keys<'_>, theta: Decimal) -> Result<RopeScaling, Problem> {
     let Some((map, kind)) = kind(keys)? else { return Ok(RopeScaling::Unscaled) };
     let at = |name: &str| format!("{map}.{name}");
     keys.neutral(match map {
         "rope_parameters" => &messages::WHOLE_HEAD_5,
         _ => &messages::WHOLE_HEAD_SCALED,
     })?;
-    let needed = |name: &str| -> Result<Decimal, ForeignError> {
+    let needed = |name: &str| -> Result<Decimal, Problem> {
         let key = at(name);
         let value = keys.decimal(&key)?.filter(|n| !n.is_negative() && !n.is_zero());
         value.ok_or_else(|| messages::no_rope_setting(keys, &key, kind))
@@ -102,7 +101,7 @@ pub(super) fn scaling(keys: &Keys<'_>, theta: Decimal) -> Result<RopeScaling, Fo
 }
 
 /// YaRN's settings. The class computes other numbers for a factor below 1, and fails for a base of 1.
-fn yarn(keys: &Keys<'_>, map: &str, theta: Decimal) -> Result<RopeScaling, ForeignError> {
+fn yarn(keys: &Keys<'_>, map: &str, theta: Decimal) -> Result<RopeScaling, Problem> {
     let at = |name: &str| format!("{map}.{name}");
     if theta.compare(Decimal::from(1)).is_le() {
         return Err(messages::yarn_needs_theta(keys, &at("rope_type"), theta));
@@ -129,7 +128,7 @@ fn yarn(keys: &Keys<'_>, map: &str, theta: Decimal) -> Result<RopeScaling, Forei
 }
 
 /// By how much texts become longer.
-fn yarn_factor(keys: &Keys<'_>, key: &str, original: i64) -> Result<Decimal, ForeignError> {
+fn yarn_factor(keys: &Keys<'_>, key: &str, original: i64) -> Result<Decimal, Problem> {
     let factor = match keys.decimal(key)? {
         Some(factor) => factor,
         None if !keys.has(key) => return Err(messages::yarn_needs_factor(keys, key)),
@@ -149,14 +148,9 @@ fn yarn_factor(keys: &Keys<'_>, key: &str, original: i64) -> Result<Decimal, For
 }
 
 /// Refuses another factor of cos and sin than YaRN's own.
-fn yarn_magnitude(
-    keys: &Keys<'_>,
-    map: &str,
-    factor: Decimal,
-    usual: f64,
-) -> Result<(), ForeignError> {
+fn yarn_magnitude(keys: &Keys<'_>, map: &str, factor: Decimal, usual: f64) -> Result<(), Problem> {
     let at = |name: &str| format!("{map}.{name}");
-    let weight = |name: &str| -> Result<Option<Decimal>, ForeignError> {
+    let weight = |name: &str| -> Result<Option<Decimal>, Problem> {
         Ok(keys.decimal(&at(name))?.filter(|weight| !weight.is_zero()))
     };
     let given = at("attention_factor");

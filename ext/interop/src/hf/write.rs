@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 
 use compiler::plan::RopeScaling;
-use dsl::Decimal;
+use dsl::{Decimal, Problem};
 
-use super::super::ForeignError;
 use super::super::class::{Class, Windows};
 use super::super::config::decimal;
 use super::super::described::Described;
@@ -52,7 +51,7 @@ pub(crate) fn canon_set(model: &Model) -> String {
 }
 
 /// Refuses a model if the published class would compute something else than its keys say.
-pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
+pub fn check_class(name: &str, model: &Model) -> Result<(), Problem> {
     let Some(attention) = model.attention() else { return Ok(()) };
     let turns = turned_channels(attention);
     if model.is_plain() || turns == attention.rope_dims {
@@ -62,7 +61,7 @@ pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
     let message = format!(
         "`rope.dims` is {rope_dims}, with which the published class rotates {turns} of a head's {head_dim} channels"
     );
-    Err(ForeignError::new(name, message, "use another `rope.dims`: a power of two is exact"))
+    Err(Problem::in_file(name, message, "use another `rope.dims`: a power of two is exact"))
 }
 
 /// How many channels of a head the published classes rotate: a quotient in f64, multiplied and truncated, so one too

@@ -1,6 +1,5 @@
 //! The same for the keys of Lingua's `params.json` and of recipes for its trainer.
 
-use super::super::ForeignError;
 use super::super::config::{Keys, Rule};
 use super::rule;
 

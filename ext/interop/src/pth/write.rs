@@ -6,7 +6,9 @@ use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write};
 use std::path::Path;
 
-use crate::ForeignError;
+use dsl::Problem;
+
+use crate::cannot_write;
 use crate::dtype::Dtype;
 use crate::store::{Planned, count};
 
@@ -62,12 +64,9 @@ pub fn write(
     path: &Path,
     tensors: &[Planned],
     dtype: Dtype,
-    mut fill: impl FnMut(
-        usize,
-        &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
-    ) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::write(path, &error);
+    mut fill: impl FnMut(usize, &mut dyn FnMut(&[f32]) -> Result<(), Problem>) -> Result<(), Problem>,
+) -> Result<(), Problem> {
+    let failed = |error: std::io::Error| cannot_write(path, &error);
     let mut file = File::create_new(path).map_err(failed)?;
     let mut entries = Vec::new();
     let mut at = 0;

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::{Body, Node, NodeKind, Out};
 use compiler::op::{Arity, Attr, Attrs, Primitive, Time, Type};
+use dsl::Problem;
 
 use super::{Class, Group, Tensor, functions};
-use crate::ForeignError;
 
 /// A parameter's name and shape.
 type NamedShape<'a> = (String, &'a [i64]);
@@ -134,7 +134,7 @@ pub(super) fn class(
     body: &Body,
     places: &[Place],
     uses: &Uses,
-) -> Result<Class, ForeignError> {
+) -> Result<Class, Problem> {
     let mut own = Vec::new();
     let mut groups: Vec<(&str, Vec<NamedShape<'_>>)> = Vec::new();
     let mut params = Vec::new();
@@ -265,7 +265,7 @@ impl<'a> Writer<'a> {
         inputs: &[String],
         params: &[String],
         states: &[String],
-    ) -> Result<Vec<String>, ForeignError> {
+    ) -> Result<Vec<String>, Problem> {
         let mut made: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
         let needed = needed(body);
         for node in body.reachable().into_iter().filter(|node| needed.contains(node)) {
@@ -312,7 +312,7 @@ impl<'a> Writer<'a> {
         state: Option<&str>,
         node: &Node,
         operands: &[String],
-    ) -> Result<Vec<String>, ForeignError> {
+    ) -> Result<Vec<String>, Problem> {
         let module_call = self.module_call(primitive, operands);
         let call = match module_call.as_deref().or(primitive.torch) {
             // `torch.split` returns a tuple, even of one.
@@ -338,7 +338,7 @@ impl<'a> Writer<'a> {
                 format!("{}({})", primitive.name, arguments.join(", "))
             }
             None => {
-                return Err(ForeignError::new(
+                return Err(Problem::in_file(
                     primitive.name,
                     "canonc has no PyTorch function for this primitive",
                     "export `--to card`, or express it with other primitives",
@@ -368,7 +368,7 @@ impl<'a> Writer<'a> {
         operands: &[String],
         params: &[String],
         states: &[String],
-    ) -> Result<Vec<String>, ForeignError> {
+    ) -> Result<Vec<String>, Problem> {
         if let [one] = operands {
             return self.body(fill, std::slice::from_ref(one), params, states);
         }
@@ -408,7 +408,7 @@ impl<'a> Writer<'a> {
         index: u32,
         node: &Node,
         operands: &[String],
-    ) -> Result<Vec<String>, ForeignError> {
+    ) -> Result<Vec<String>, Problem> {
         if !self.chain {
             let results: Vec<String> = (0..node.types.len())
                 .map(|port| match port {
@@ -432,7 +432,7 @@ impl<'a> Writer<'a> {
             }
             (1.., [x]) if x == "x" => {}
             (_, operands) => {
-                return Err(ForeignError::new(
+                return Err(Problem::in_file(
                     "",
                     format!(
                         "layer {index} does not follow layer {} alone: it reads {}",

@@ -1,10 +1,10 @@
 //! Fields without a key in Lingua's trainer. A value that its configuration cannot express is refused by name, never left
 //! out.
 
+use dsl::Problem;
 use lab::experiment::Experiment;
 
 use super::cannot;
-use crate::ForeignError;
 use crate::config::Keys;
 use crate::messages::lingua as messages;
 
@@ -28,7 +28,7 @@ const FIXED: [(&str, &str, &str); 15] = [
 ];
 
 /// Refuses an experiment that Lingua would train differently.
-pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
+pub(super) fn check(experiment: &Experiment) -> Result<(), Problem> {
     for (path, wanted, why) in FIXED {
         if experiment.value(path).is_none_or(|value| value.to_string() != wanted) {
             return Err(cannot(experiment, path, why));
@@ -52,7 +52,7 @@ pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
 pub(super) fn shuffle(
     keys: &Keys<'_>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
-) -> Result<(), ForeignError> {
+) -> Result<(), Problem> {
     let key = "data.prefetch_size";
     let (batches, sequences) = (keys.int_or(key, 64)?, keys.int_or("data.batch_size", 2)?);
     let windows = batches.checked_mul(sequences).filter(|windows| *windows > 0);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use interop::ForeignError;
+use dsl::Problem;
 use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{Imported, Request, read};
@@ -15,7 +15,7 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/checkpoints").join(name)
 }
 
-fn import(source: &Path) -> Result<Imported, ForeignError> {
+fn import(source: &Path) -> Result<Imported, Problem> {
     read(&Request { source, name: Some("model"), devices: None, weights: true })
 }
 

@@ -5,13 +5,13 @@
 
 use compiler::graph::ParamId;
 use compiler::plan::{DType, Input};
+use dsl::Problem;
 use tch::{Kind, Tensor};
 
 use super::{Underway, tensor_of};
 use crate::execute::{ExecuteError, out_of_memory};
 use crate::state::broken;
 use crate::weights::Weights;
-use records::run::RunError;
 use scale::schedule::{Transfer, Way};
 
 impl Underway<'_> {
@@ -20,7 +20,7 @@ impl Underway<'_> {
         &mut self,
         weights: &Weights,
         transfer: Transfer,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let float = self.trainer.machine().kind;
         let begun = match transfer {
             Transfer::Gather { segment, dtype } => {
@@ -74,7 +74,7 @@ impl Underway<'_> {
         &mut self,
         weights: &Weights,
         transfer: Transfer,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Problem> {
         let begun = self.under_way.remove(&transfer);
         let begun = begun.ok_or_else(|| broken(&format!("{transfer:?} has not begun")))?;
         let team = self.division.team.clone();
@@ -124,8 +124,8 @@ impl Underway<'_> {
         &self,
         transfer: Transfer,
         weights: &Weights,
-        error: RunError,
-    ) -> RunError {
+        error: Problem,
+    ) -> Problem {
         let team = &self.division.team;
         let segments = &team.schedule.timeline.segments;
         let (what, unit) = match transfer {
