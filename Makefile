@@ -62,7 +62,7 @@ test-gpu: ## the GPU kernels in Triton's interpreter, the scripts of a first run
 	  "$$env/bin/python" gpu/build.py --sample 100
 
 test-editors: ## canonc lsp driven by a Python client, and the tree-sitter grammar (pip, once; no libtorch)
-	$(if $(LANGUAGE_SERVER),,$(CARGO) build --no-default-features)
+	$(if $(LANGUAGE_SERVER),,$(CARGO) build --no-default-features --features ext)
 	env=$$(tools/editors/env.sh) && cd tools/editors && \
 	  CANONC="$(abspath $(or $(LANGUAGE_SERVER),$(or $(CARGO_TARGET_DIR),target)/debug/canonc))" \
 	  "$$env/bin/python" -m unittest test_client test_grammars
@@ -94,6 +94,6 @@ check: libtorch ## formatting, lints with libtorch and without, the API document
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --no-default-features --features ext -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	python3 tools/packaging/licences.py >/dev/null

@@ -8,8 +8,8 @@ use dsl::{Decimal, NumberError};
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
 
+use crate::extensions::models;
 use crate::fail::{Failure, shown};
-use crate::foreign::{self, Foreign};
 use crate::load::{self, compile, name, split};
 use crate::workspace::{self, Target};
 
@@ -51,7 +51,7 @@ pub fn all(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let alone = |compiled| NamedArch { compiled, train: None, data: None };
     let target = workspace::resolve(&file)?;
     if let Target::Model(folder) = &target
-        && let Some(Foreign { compiled, record: _ }) = foreign::open(folder, arch)?
+        && let Some(compiled) = models().open(folder, arch)?
     {
         return Ok(Archs { name: name(folder), archs: vec![alone(compiled)] });
     }

@@ -1,7 +1,6 @@
 //! What sources make: the locks of architectures, recipes and comparisons, and how the locks that are there compare.
 
 mod known;
-mod suites;
 
 use std::path::Path;
 

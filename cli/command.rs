@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
+use crate::extensions::Extensions;
 use crate::fail::{Failure, Outcome};
 use crate::output::When;
 
@@ -80,17 +81,22 @@ pub struct Row {
 }
 
 /// What a program can do. Several programs share the commands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Program {
-    /// Lists of commands; each list in the order of completions and manual pages.
+    /// Lists of commands: those of the core, and those of extensions.
     pub commands: &'static [&'static [Row]],
+    /// What extensions add to the commands of the core.
+    pub extensions: Extensions,
     /// Commands that this program runs in another way, by name: with tensors.
-    pub tensors: &'static [(&'static str, Run)],
+    pub tensors: &'static [&'static [(&'static str, Run)]],
 }
 
 impl Program {
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Row> {
-        self.commands.iter().copied().flatten()
+    /// All commands, in the order of `canonc --help`.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Row> + use<> {
+        let mut rows: Vec<&'static Row> = self.commands.iter().copied().flatten().collect();
+        rows.sort_by_key(|row| row.listed);
+        rows.into_iter()
     }
 
     /// The command line that clap parses.
@@ -112,7 +118,8 @@ impl Program {
         // Words that are no command have the id "".
         let is_command = arguments.ids().all(|id| !id.as_str().is_empty());
         let row = self.rows().find(|row| row.name == name && is_command).ok_or(name)?;
-        let with_tensors = self.tensors.iter().find(|(command, _)| *command == name);
+        let mut tensors = self.tensors.iter().copied().flatten();
+        let with_tensors = tensors.find(|(command, _)| *command == name);
         Ok((with_tensors.map_or(row.run, |(_, run)| *run), arguments))
     }
 }

@@ -1,9 +1,6 @@
-//! The list of commands. A command is a file here and a row in the list; what it computes with tensors is a file of
-//! `cli/torch`.
+//! The commands of the core. A command is a file here and a row in the list; what it computes with tensors is a file of
+//! `cli/tensors`.
 
-pub mod answer;
-pub mod audit;
-pub mod bench;
 pub mod bind;
 pub mod build;
 pub mod check;
@@ -13,15 +10,8 @@ pub mod data;
 pub mod demo;
 pub mod diff;
 pub mod doctor;
-pub mod eval;
-pub mod export;
 pub mod fmt;
-pub mod forward;
-pub mod generate;
-pub mod graph;
 pub mod help;
-pub mod import;
-pub mod lsp;
 pub mod man;
 pub mod merge;
 pub mod new;
@@ -31,10 +21,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod scaling;
-pub mod selftest;
-pub mod serve;
 pub mod show;
-pub mod sign;
 pub mod verify;
 
 use clap::Args;
@@ -43,11 +30,11 @@ use crate::command::{Heading, Row, Run, with};
 use crate::torch_program;
 
 /// A row for a struct of arguments.
-const fn row<A: Args>(name: &'static str, listed: (Heading, u8), run: Run) -> Row {
+pub const fn row<A: Args>(name: &'static str, listed: (Heading, u8), run: Run) -> Row {
     Row { name, listed: Some(listed), arguments: A::augment_args, run }
 }
 
-use Heading::{Conclude, Describe, Exchange, Lock, Machine, Start, UseAModel};
+use Heading::{Conclude, Describe, Lock, Machine, Start};
 
 /// The commands, in the order of completions and manual pages.
 pub const COMMANDS: &[Row] = &[
@@ -55,15 +42,12 @@ pub const COMMANDS: &[Row] = &[
     row::<check::CheckArgs>("check", (Describe, 1), |_, args| with(args, check::check)),
     row::<fmt::FmtArgs>("fmt", (Describe, 2), |_, args| with(args, fmt::fmt)),
     row::<show::ShowArgs>("show", (Describe, 3), |_, args| with(args, show::show)),
-    row::<graph::GraphArgs>("graph", (Describe, 4), |_, args| with(args, graph::graph)),
     row::<build::BuildArgs>("build", (Lock, 1), |_, args| with(args, build::build)),
     row::<bind::BindArgs>("bind", (Lock, 2), |_, args| with(args, bind::bind)),
     row::<merge::MergeArgs>("merge", (Lock, 5), |_, args| with(args, merge::merge)),
     row::<diff::DiffArgs>("diff", (Lock, 3), |_, args| with(args, diff::diff)),
-    row::<audit::AuditArgs>("audit", (Lock, 4), |_, args| with(args, audit::audit)),
     row::<run::RunArgs>("run", (Heading::Run, 1), torch_program::run),
     row::<verify::VerifyArgs>("verify", (Heading::Run, 5), verify::run),
-    row::<sign::SignArgs>("sign", (Heading::Run, 6), |_, args| with(args, sign::sign)),
     row::<reproduce::ReproduceArgs>("reproduce", (Heading::Run, 4), torch_program::run),
     row::<compare::CompareArgs>("compare", (Heading::Run, 2), compare::run),
     row::<plan::PlanArgs>("plan", (Describe, 5), |_, args| with(args, plan::plan)),
@@ -72,15 +56,6 @@ pub const COMMANDS: &[Row] = &[
     row::<playground::PlaygroundArgs>("playground", (Start, 3), |_, args| {
         with(args, playground::playground)
     }),
-    row::<bench::BenchArgs>("bench", (Machine, 2), torch_program::run),
-    row::<selftest::SelftestArgs>("selftest", (Machine, 1), torch_program::run),
-    row::<forward::ForwardArgs>("forward", (UseAModel, 3), torch_program::run),
-    row::<generate::GenerateArgs>("generate", (UseAModel, 1), torch_program::run),
-    row::<serve::ServeArgs>("serve", (UseAModel, 2), serve::run),
-    row::<answer::AnswerArgs>("answer", (Conclude, 4), torch_program::run),
-    row::<eval::EvalArgs>("eval", (Conclude, 3), eval::run),
-    row::<import::ImportArgs>("import", (Exchange, 1), |_, args| with(args, import::import)),
-    row::<export::ExportArgs>("export", (Exchange, 2), |_, args| with(args, export::export)),
     row::<report::ReportArgs>("report", (Conclude, 1), |_, args| with(args, report::report)),
     Row {
         name: "data",
@@ -89,7 +64,6 @@ pub const COMMANDS: &[Row] = &[
         run: data::run,
     },
     row::<doctor::DoctorArgs>("doctor", (Start, 4), doctor::run),
-    row::<lsp::LspArgs>("lsp", (Machine, 3), |_, args| with(args, lsp::lsp)),
     row::<completions::CompletionsArgs>("completions", (Machine, 4), |program, args| {
         with(args, |args| completions::completions(program, args))
     }),

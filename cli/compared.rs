@@ -14,6 +14,7 @@ use report::compare::{self, Arm, Facts, Proof};
 use report::page::{self, Heading, PageContents, Part};
 use report::scores::Scores;
 
+use crate::extensions::suites;
 use crate::fail::{Failure, shown};
 use crate::files;
 use crate::finished_runs::FinishedRuns;
@@ -207,8 +208,13 @@ pub fn part(
 /// A result of `canonc eval`.
 pub fn scores(path: &Path) -> Result<Scores, Failure> {
     let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
-    Scores::parse(&text).map_err(|error| {
+    parse_scores(&text).map_err(|error| {
         Failure::bad_input(format!("`{}` is not a result of `canonc eval`: {error}", shown(path)))
             .help("write one with `canonc eval MODEL --suite SUITE --out FILE`")
     })
+}
+
+/// The scores in a text, each marked if it is one of the published suite.
+pub fn parse_scores(text: &str) -> Result<Scores, String> {
+    Scores::parse(text, &|task, shots| suites().published(task, shots))
 }

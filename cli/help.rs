@@ -201,9 +201,15 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use crate::extensions::Extensions;
+
     use super::*;
 
-    const PROGRAM: Program = Program { commands: &[crate::commands::COMMANDS], tensors: &[] };
+    const PROGRAM: Program = Program {
+        commands: &[crate::commands::COMMANDS],
+        extensions: Extensions::NONE,
+        tensors: &[],
+    };
 
     #[test]
     fn commands_differ_in_name_and_place() {

@@ -12,16 +12,15 @@ pub mod output;
 pub mod out;
 
 pub mod finished_runs;
+pub mod extensions;
 pub mod workspace;
 
 pub mod load;
-pub mod foreign;
 pub mod archs;
 pub mod tokenizer;
 pub mod documents;
 pub mod claims;
 pub mod beside;
-pub mod weights;
 
 pub mod compared;
 pub mod looks;
@@ -31,6 +30,7 @@ pub mod noise;
 pub mod forecast;
 pub mod live;
 pub mod ranks;
+pub mod launch;
 
 pub mod signals;
 pub mod child;
@@ -75,6 +75,7 @@ pub fn main(program: Program) -> u8 {
 }
 
 fn start(program: &Program) -> u8 {
+    extensions::set(program.extensions);
     let argv: Vec<OsString> = std::env::args_os().collect();
     let mut command = help::command(program);
     let read = command.try_get_matches_from_mut(&argv).and_then(|matches| {

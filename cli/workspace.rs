@@ -9,7 +9,6 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-use interop::record::RECORD;
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};
@@ -33,6 +32,8 @@ pub const CONFIG: &str = "config.json";
 pub const PARAMS: &str = "params.json";
 /// The arch that `canonc export` writes into a folder.
 pub const ARCH: &str = "arch.canon";
+/// In such a folder: what `canonc import` recorded.
+pub const RECORD: &str = "import.toml";
 
 /// The meaning of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]

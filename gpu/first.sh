@@ -26,7 +26,7 @@ mkdir -p "$OUT" "$WORK" || exit 3
 OUT="$(cd "$OUT" && pwd)"
 export PYTHONUNBUFFERED=1
 probe="$here/probe.py" peer="$here/peer.py" program="$WORK/canonc-torch"
-[ -f "$peer" ] || peer="$root/cli/torch/bench/peers/step.py"
+[ -f "$peer" ] || peer="$root/ext/models/src/bench/peers/step.py"
 everything=$((${2:-550} * PERCENT / 100)) # seconds
 kept=400000                               # bytes that a step may say
 

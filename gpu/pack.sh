@@ -30,7 +30,7 @@ else
 shutil.copyfileobj(open(sys.argv[1], "rb"), lzma.open(sys.argv[2], "wb", preset=6), 1 << 20)' "$program" .gpu/canonc-torch.xz
 fi
 cp gpu/first.sh gpu/probe.py .gpu/
-cp cli/torch/bench/peers/step.py .gpu/peer.py
+cp ext/models/src/bench/peers/step.py .gpu/peer.py
 # Results name the commit; there is no git where they are made.
 tree=clean
 if [ -n "$(git status --porcelain)" ]; then

@@ -15,8 +15,9 @@ use lab::recipe::comparison::{ArmFile, Row};
 use lab::recipe::{self, ArchRef};
 use lab::verdict;
 
-use super::{stem, suites};
+use super::stem;
 use crate::archs::{self, Archs};
+use crate::extensions::suites;
 use crate::fail::{Exit, Failure, shown};
 use crate::load::{self, Content};
 use crate::workspace::refuse;
@@ -74,7 +75,7 @@ impl Known {
         let (read, found) = recipe::read(&sources, id);
         judge(&sources, &found)?;
         let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
-        let suites = match suites::resolve(&mut read, &sources) {
+        let suites = match suites().resolve(&mut read, &sources) {
             Ok(suites) => suites,
             Err(found) => {
                 judge(&sources, &[*found])?;
@@ -106,7 +107,7 @@ impl Known {
         let (made, found) =
             read.experiments(&stem, source, &|named| self.archs.get(named).cloned());
         judge(&sources, &found)?;
-        let unasked = suites.and_then(|suites| suites::check(&suites, &read, &made));
+        let unasked = suites.and_then(|suites| suites.check(&read, &made));
         judge(&sources, unasked.as_slice())?;
         let made = Rc::new(made);
         self.recipes.insert(key, made.clone());

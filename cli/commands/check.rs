@@ -9,11 +9,12 @@ use clap::Args;
 use dsl::{Diagnostic, Severity, Sources, Span};
 use serde::Serialize;
 
+use crate::extensions::models;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::files::canon_files;
 use crate::load::{self, split};
 use crate::workspace::{self, ARCHS, Target};
-use crate::{archs, foreign, output};
+use crate::{archs, output};
 
 /// Check .canon files and report every error: syntax, names, shapes, slots
 #[derive(Args, Debug)]
@@ -103,13 +104,13 @@ impl Report {
         let (target, arch) = (workspace::resolve(&word)?, arch.as_deref());
         // What canonc wrote has its arch in a file.
         if let Target::Model(folder) = &target
-            && foreign::own_arch(folder)?.is_none()
+            && models().own_arch(folder)?.is_none()
         {
             let files = canon_files(folder);
             // Another program's configuration may lie beside archs.
-            if files.is_err() || foreign::names_a_model(folder) {
+            if files.is_err() || models().names_a_model(folder) {
                 self.files += 1;
-                self.archs += usize::from(foreign::open(folder, arch)?.is_some());
+                self.archs += usize::from(models().open(folder, arch)?.is_some());
             }
             files.iter().flatten().for_each(|file| self.file(file, arch));
             return Ok(());

@@ -22,6 +22,7 @@ use report::overview::{self, TaskComparison};
 
 use crate::command::{Program, with};
 use crate::compared::{compared, heading, other_records, page, run_folders, same_data};
+use crate::extensions::suites;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
 use crate::forecast::{self, Forecast};
@@ -384,7 +385,7 @@ fn check(
         // Runs of one comparison mostly have the same suites, which take a while to read. A finished run needs none.
         let asks = (&experiment.evaluation, &experiment.data.source);
         if !Paths::new(&run_folder).attestation().exists() && !asked.contains(&asks) {
-            suite::run::of(experiment, documents.as_deref())?;
+            suites().measure(experiment, documents.as_deref())?;
             asked.push(asks);
         }
         Job::new(experiment, "", documents)?;

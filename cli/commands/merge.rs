@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
-use interop::quote::sh;
+use dsl::quote::sh;
 use lab::lock;
 use tempfile::TempDir;
 

@@ -1,4 +1,4 @@
-//! `canonc reproduce`: a run trained again, and the first difference. `cli/torch/reproduce.rs` does it.
+//! `canonc reproduce`: a run trained again, and the first difference. `cli/tensors/reproduce.rs` does it.
 
 use std::path::PathBuf;
 

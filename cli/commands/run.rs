@@ -1,4 +1,4 @@
-//! `canonc run`: trains a lock, or continues its run. `cli/torch/run.rs` does it.
+//! `canonc run`: trains a lock, or continues its run. `cli/tensors/run.rs` does it.
 
 use std::path::PathBuf;
 use std::time::Duration;

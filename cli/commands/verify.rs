@@ -3,18 +3,17 @@
 //! The exit code is 1 if and only if a check fails, and 3 if a check cannot be decided here. Nothing is written.
 
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::{ArgMatches, Args};
 use lab::lock::{self, Lock};
 use records::run::{Paths, read_lock};
 use records::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
-use sign::{AllowedSigners, Trusted};
 
 use crate::beside::{self, Folders};
 use crate::clean::inline;
 use crate::command::{Program, with};
+use crate::extensions::{TrustedFile, signatures};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::workspace::{self, Target, refuse};
 use crate::{documents, output, torch_program};
@@ -303,27 +302,13 @@ fn requested(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failur
 /// Checks the signature of the attestation.
 fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<(), Failure> {
     let paths = Paths::new(folder);
-    let Some(file) = &args.signers else {
-        if paths.attestation().exists() || paths.signature().exists() {
-            sign::report(&paths, None, report);
-        }
-        return Ok(());
-    };
-    let text =
-        disk::read_text(file, disk::SMALL).map_err(|error| Failure::cannot_read(file, &error))?;
-    let signers = AllowedSigners::parse(&text).map_err(|(line, fault)| {
-        Failure::bad_input(fault)
-            .at(format!("{}:{line}", shown(file)))
-            .help("a line is a name and a public key: ada@lab.org ssh-ed25519 AAAA...")
-    })?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let trusted = Trusted {
-        signers: &signers,
-        file: &shown(file),
-        identity: args.identity.as_deref(),
-        now: i64::try_from(now).unwrap_or(i64::MAX),
-    };
-    sign::report(&paths, Some(trusted), report);
+    let trusted = args
+        .signers
+        .as_deref()
+        .map(|signers| TrustedFile { signers, identity: args.identity.as_deref() });
+    if trusted.is_some() || paths.attestation().exists() || paths.signature().exists() {
+        signatures().report(&paths, trusted, report)?;
+    }
     Ok(())
 }
 

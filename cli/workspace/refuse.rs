@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use dsl::limits::MAX_SOURCE_BYTES;
-use interop::source::file_of;
 use lab::error::LockError;
 use lab::lock::{self, Lock};
 use lab::recipe::{self, Source};
 use records::run::Paths;
 
 use super::{LOCKFILES, RUNS, is_model, lock_at, runs_in};
+use crate::extensions::models;
 use crate::fail::{Failure, shown};
 use crate::files::{self, canon_files};
 
@@ -237,7 +237,7 @@ pub fn no_canon(path: &Path, error: &io::Error) -> Failure {
     let first = canon_files(path).ok().and_then(|files| files.into_iter().next());
     match first {
         Some(first) => failure.help(format!("name a file in it, such as `{}`", shown(&first))),
-        None if file_of(path).is_ok() => failure.help(format!(
+        None if models().has_weights(path) => failure.help(format!(
             "it has weights, but no config.json, params.json, arch.canon or import.toml says of which model; \
              `canonc forward` and others take an arch with `--weights {}`",
             shown(path)

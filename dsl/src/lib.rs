@@ -30,6 +30,7 @@ mod lex;
 mod number;
 mod parse;
 mod print;
+pub mod quote;
 mod size;
 mod span;
 mod tokens;

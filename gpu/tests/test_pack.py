@@ -16,7 +16,7 @@ class Pack(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name) / "tree"
-        for name in ("gpu/pack.sh", "gpu/first.sh", "gpu/probe.py", "cli/torch/bench/peers/step.py", ".gitignore"):
+        for name in ("gpu/pack.sh", "gpu/first.sh", "gpu/probe.py", "ext/models/src/bench/peers/step.py", ".gitignore"):
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.root / name)
         self.git("init", "-q")
@@ -41,7 +41,7 @@ class Pack(unittest.TestCase):
         self.assertEqual((packed / "commit").read_text(), self.git("rev-parse", "HEAD") + " clean\n")
         for name in ("gpu/first.sh", "gpu/probe.py"):
             self.assertEqual((packed / Path(name).name).read_bytes(), (ROOT / name).read_bytes())
-        self.assertEqual((packed / "peer.py").read_bytes(), (ROOT / "cli/torch/bench/peers/step.py").read_bytes())
+        self.assertEqual((packed / "peer.py").read_bytes(), (ROOT / "ext/models/src/bench/peers/step.py").read_bytes())
         self.assertEqual(self.git("status", "--porcelain"), "", "git ignores the pack")
 
     def test_a_dirty_tree_is_named_as_such(self):

@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use suite::suite::Metric::{self, Acc, AccNorm, Perplexity, WordPerplexity};
-use suite::suite::Suite;
 use tasks::metric::{OfSuites, of_word};
 
 use crate::compare::{TextTable, Unit, unit};
@@ -48,6 +46,9 @@ struct Task {
     shots: usize,
     count: u64,
     metrics: Vec<Score>,
+    /// Whether it is a task of the published suite, asked of every question as there.
+    #[serde(skip)]
+    is_published: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -58,23 +59,26 @@ struct Score {
     each: Vec<f64>,
 }
 
+const ACC: &str = "acc";
+const ACC_NORM: &str = "acc_norm";
+
 /// The columns of the published tables: task and metrics of the suite `release`.
-const COLUMNS: [(&str, &str, &[Metric]); 15] = [
-    ("LMB", "lambada_openai", &[Acc]),
-    ("PIQA", "piqa", &[Acc, AccNorm]),
-    ("Hella", "hellaswag", &[Acc, AccNorm]),
-    ("Wino", "winogrande", &[Acc]),
-    ("ARC-e", "arc_easy", &[Acc, AccNorm]),
-    ("ARC-c", "arc_challenge", &[Acc, AccNorm]),
-    ("SIQA", "social_iqa", &[Acc]),
-    ("BoolQ", "boolq", &[Acc]),
-    ("COPA", "copa", &[Acc]),
-    ("OBQA", "openbookqa", &[Acc, AccNorm]),
-    ("RACE", "race", &[Acc]),
-    ("CSQA", "commonsense_qa", &[Acc]),
-    ("MMLU", "mmlu", &[Acc]),
-    ("Wiki_ppl", "wikitext", &[WordPerplexity]),
-    ("LMB_ppl", "lambada_openai", &[Perplexity]),
+const COLUMNS: [(&str, &str, &[&str]); 15] = [
+    ("LMB", "lambada_openai", &[ACC]),
+    ("PIQA", "piqa", &[ACC, ACC_NORM]),
+    ("Hella", "hellaswag", &[ACC, ACC_NORM]),
+    ("Wino", "winogrande", &[ACC]),
+    ("ARC-e", "arc_easy", &[ACC, ACC_NORM]),
+    ("ARC-c", "arc_challenge", &[ACC, ACC_NORM]),
+    ("SIQA", "social_iqa", &[ACC]),
+    ("BoolQ", "boolq", &[ACC]),
+    ("COPA", "copa", &[ACC]),
+    ("OBQA", "openbookqa", &[ACC, ACC_NORM]),
+    ("RACE", "race", &[ACC]),
+    ("CSQA", "commonsense_qa", &[ACC]),
+    ("MMLU", "mmlu", &[ACC]),
+    ("Wiki_ppl", "wikitext", &["word_perplexity"]),
+    ("LMB_ppl", "lambada_openai", &["perplexity"]),
 ];
 
 /// What the table of published scores leaves open.
@@ -83,31 +87,36 @@ pub const CAPTION: &str = "Accuracies in percent, perplexities as they are. The 
      of questions and bos change scores by points, and the open models' rows were published elsewhere.";
 
 impl Scores {
-    /// Reads a document.
-    pub fn parse(text: &str) -> Result<Scores, String> {
-        let scores: Scores = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        match scores.schema == SCHEMA {
-            true => Ok(scores),
-            false => Err(format!("its schema is \"{}\", not \"{SCHEMA}\"", scores.schema)),
+    /// Reads a document. `published` is the digest of a task of the suite `release`, with as many examples in front of a
+    /// question.
+    pub fn parse(
+        text: &str,
+        published: &dyn Fn(&str, usize) -> Option<String>,
+    ) -> Result<Scores, String> {
+        let mut scores: Scores = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if scores.schema != SCHEMA {
+            return Err(format!("its schema is \"{}\", not \"{SCHEMA}\"", scores.schema));
         }
+        for task in &mut scores.tasks {
+            let digest = published(&task.name, task.shots);
+            let is_same = digest.is_some_and(|digest| digest == task.task);
+            task.is_published = is_same && scores.settings.limit.is_none();
+        }
+        Ok(scores)
     }
 
     /// A task of the suite `release`, asked as there with any number of examples, and every question of it.
-    fn published(&self, name: &str, release: &[suite::suite::Task]) -> Option<&Task> {
-        let task = self.tasks.iter().find(|task| task.name == name)?;
-        let mut published = release.iter().find(|task| task.name == name)?.clone();
-        published.shots = task.shots;
-        let is_same = published.digest().to_string() == task.task && self.settings.limit.is_none();
-        is_same.then_some(task)
+    fn published(&self, name: &str) -> Option<&Task> {
+        self.tasks.iter().find(|task| task.name == name).filter(|task| task.is_published)
     }
 
-    fn row(&self, release: &[suite::suite::Task]) -> Vec<String> {
+    fn row(&self) -> Vec<String> {
         let mut row = vec![self.model.name.clone(), "yours".to_owned()];
         for (_, task, metrics) in COLUMNS {
-            let scores = self.published(task, release).map_or(&[][..], |task| &task.metrics);
+            let scores = self.published(task).map_or(&[][..], |task| &task.metrics);
             let cells: Vec<String> = scores
                 .iter()
-                .filter(|score| metrics.iter().any(|metric| metric.word() == score.metric))
+                .filter(|score| metrics.contains(&score.metric.as_str()))
                 .map(|score| score_cell(&score.metric, score.value))
                 .collect();
             row.push(cells.join(" / "));
@@ -134,9 +143,7 @@ fn is_share(metric: &str) -> bool {
 pub fn beside_published(results: &[Scores]) -> TextTable {
     let mut head = vec!["model".to_owned(), "from".to_owned()];
     head.extend(COLUMNS.map(|(name, ..)| name.to_owned()));
-    // A test of the suite reads it.
-    let release = Suite::read("release", suite::RELEASE).map_or(Vec::new(), |suite| suite.tasks);
-    let of_results = results.iter().map(|scores| scores.row(&release));
+    let of_results = results.iter().map(Scores::row);
     let mut rows: Vec<Vec<String>> =
         of_results.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
     if rows.is_empty() {
@@ -291,17 +298,32 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn digest(task: &str, shots: usize) -> Option<String> {
+        (task == "piqa").then(|| format!("{task} {shots}"))
+    }
+
     fn scores(name: &str, each: &[f64], questions: &str, max_length: u64) -> Scores {
+        let task = digest("piqa", 0).unwrap();
+        document(name, each, (&task, questions), max_length, None)
+    }
+
+    /// A result on a task with this digest, and on questions with that.
+
+    fn document(
+        name: &str,
+        each: &[f64],
+        (task, questions): (&str, &str),
+        max_length: u64,
+        limit: Option<u64>,
+    ) -> Scores {
         let value = each.iter().sum::<f64>() / each.len() as f64;
-        let release = Suite::read("release", suite::RELEASE).unwrap().tasks;
-        let task = release.iter().find(|task| task.name == "piqa").unwrap().digest().to_string();
         let document = json!({
             "schema": SCHEMA, "model": {"name": name, "graph": "g"},
-            "settings": {"max_length": max_length, "bos": null, "dtype": "f32", "limit": null},
+            "settings": {"max_length": max_length, "bos": null, "dtype": "f32", "limit": limit},
             "tasks": [{"name": "piqa", "task": task, "questions": questions, "examples": null, "shots": 0, "count": each.len(),
                 "metrics": [{"metric": "acc", "value": value, "stderr": 0.1, "each": each}]}],
         });
-        Scores::parse(&document.to_string()).unwrap()
+        Scores::parse(&document.to_string(), &digest).unwrap()
     }
 
     #[test]
@@ -318,11 +340,10 @@ mod tests {
         assert!(table.rows.iter().all(|row| row.len() == table.head.len()));
         assert_eq!(beside_published(&[]).rows.len(), 0);
         // Another prompt, or the first questions only, are no column of theirs.
-        let mut other = scores("mine", &[1.0, 0.0], "q", 9);
-        other.tasks[0].task = "another".to_owned();
+        let other = document("mine", &[1.0, 0.0], ("another", "q"), 9, None);
         assert_eq!(beside_published(&[other]).rows.len(), 0);
-        let mut first = scores("mine", &[1.0, 0.0], "q", 9);
-        first.settings.limit = Some(2);
+        let task = digest("piqa", 0).unwrap();
+        let first = document("mine", &[1.0, 0.0], (&task, "q"), 9, Some(2));
         assert_eq!(beside_published(&[first]).rows.len(), 0);
     }
 
@@ -343,6 +364,6 @@ mod tests {
         );
         let (table, _) = against(&earlier, &earlier);
         assert_eq!(table.rows[0][6], "no question differs");
-        assert!(Scores::parse("{}").is_err());
+        assert!(Scores::parse("{}", &digest).is_err());
     }
 }

@@ -4,15 +4,12 @@
 mod runtime {
     mod decode;
     mod erasure;
-    mod golden;
     mod gpu_cases;
     mod gradients;
     mod mixers;
     mod optimizers;
     mod scans;
-    mod stock;
     mod streaming;
     mod support;
     mod uses;
-    mod weights;
 }

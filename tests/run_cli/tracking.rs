@@ -18,7 +18,7 @@ use super::compare::{SHORT, two_arms};
 
 /// The only event file in a folder.
 fn event_file(place: &Place, folder: &str) -> PathBuf {
-    let files = canonc::live::event_files(&place.path(folder)).unwrap();
+    let files = cli::live::event_files(&place.path(folder)).unwrap();
     assert_eq!(files.len(), 1, "{files:?}");
     files.into_iter().next().unwrap()
 }

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use interop::launch::Array;
 use lab::comparison::Comparison;
 use lab::experiment::Device;
 use records::run::Paths;
@@ -10,6 +9,7 @@ use records::run::Paths;
 use super::CompareArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
+use crate::launch::Array;
 use crate::ranks::utf8;
 use crate::{looks, out, output};
 

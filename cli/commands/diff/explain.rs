@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use interop::quote::sh;
+use dsl::quote::sh;
 
 /// The script, written from `docs/locks.md` alone.
 pub(super) const SCRIPT: &str = include_str!("../../../docs/check_verdict.py");

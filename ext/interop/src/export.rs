@@ -12,7 +12,7 @@ use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
-use dsl::Problem;
+use dsl::{Problem, quote};
 use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::ARCH_SEQ_LEN;
@@ -30,7 +30,7 @@ use super::store::{Planned, Store, write_safetensors};
 use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG};
 use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
-use super::{arch, hf, json, lingua, pth, quote, shown, torch, yaml};
+use super::{arch, hf, json, lingua, pth, shown, torch, yaml};
 use records::run::digest_of;
 
 /// The format to export to.
@@ -177,6 +177,25 @@ fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), Probl
     ))
 }
 
+/// An environment for templates. Its filters: `sh`, a word of a POSIX shell; `word`, a word that needs no quotes; `line`,
+/// one line; `docstring`, a line of a Python text in triple quotes.
+fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_keep_trailing_newline(true);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let filters: [(&'static str, fn(&str) -> String); 4] = [
+        ("sh", quote::sh),
+        ("word", quote::word),
+        ("line", quote::line),
+        ("docstring", quote::docstring),
+    ];
+    for (name, filter) in filters {
+        environment.add_filter(name, move |text: String| filter(&text));
+    }
+    environment
+}
+
 impl Plan<'_> {
     fn put(&self, folder: &Path, name: &str, text: &str) -> Result<(), Problem> {
         self.written.borrow_mut().push(name.to_owned());
@@ -184,11 +203,7 @@ impl Plan<'_> {
     }
 
     fn render(&self, template: &str, values: minijinja::Value) -> Result<String, Problem> {
-        let mut environment = Environment::new();
-        environment.set_undefined_behavior(UndefinedBehavior::Strict);
-        environment.set_keep_trailing_newline(true);
-        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        quote::add_filters(&mut environment);
+        let mut environment = environment();
         let rendered = || {
             for (name, text) in TEMPLATES {
                 environment.add_template(name, text)?;
@@ -520,4 +535,34 @@ impl Plan<'_> {
 /// Whether RoPE pairs the channels of a head's halves.
 fn is_half(model: &Model) -> bool {
     model.attention().is_some_and(|attention| attention.layout == RopeLayout::Half)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use minijinja::context;
+
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_in_a_script_runs_nothing() {
+        let template = include_str!("../templates/lingua.sh.j2");
+        let environment = environment();
+        let folder = tempfile::tempdir().unwrap();
+        for name in support::HOSTILE {
+            let values = context! { name, id => "0", devices => 8, per_node => 8, nodes => 1 };
+            let script = environment.render_str(template, values).unwrap();
+            assert_eq!(script.lines().count(), template.lines().count(), "{script}");
+            let path = folder.path().join("launch.sh");
+            std::fs::write(&path, &script).unwrap();
+            let sh = |arguments: &[&str]| {
+                let mut command = std::process::Command::new("sh");
+                command.args(arguments).arg(&path).current_dir(folder.path());
+                command.output().unwrap()
+            };
+            assert!(sh(&["-n"]).status.success(), "{script}");
+            // Outside a job the script stops at its first check; nothing before that may run.
+            sh(&[]);
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{script}");
+        }
+    }
 }

@@ -54,7 +54,7 @@ pub(crate) fn imported_arch(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Writes a file, creating its folder.
-pub(crate) fn put(path: &Path, text: &str) -> Result<(), Problem> {
+pub fn put(path: &Path, text: &str) -> Result<(), Problem> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
@@ -63,7 +63,7 @@ pub(crate) fn put(path: &Path, text: &str) -> Result<(), Problem> {
 }
 
 /// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.
-pub(crate) fn write_folder(
+pub fn write_folder(
     out: &Path,
     fill: &dyn Fn(&Path) -> Result<(), Problem>,
 ) -> Result<(), Problem> {

@@ -56,9 +56,7 @@ pub mod text_files;
 pub mod record;
 pub mod import;
 pub mod tokenizer;
-pub mod quote;
 pub mod export;
-pub mod launch;
 
 use std::path::Path;
 

@@ -65,7 +65,7 @@ impl Family {
         }
     }
 
-    /// The slots that hold Canon layers, as `cli/torch/bench/peers/step.py` names them; `None` if it has no such model.
+    /// The slots that hold Canon layers, as `ext/models/src/bench/peers/step.py` names them; `None` if it has no such model.
     pub fn peer_slots(self) -> Option<&'static str> {
         match self {
             Family::Llama => Some(""),

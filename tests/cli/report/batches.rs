@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use canonc::compared;
-use canonc::finished_runs::FinishedRuns;
+use cli::compared;
+use cli::finished_runs::FinishedRuns;
 use lab::comparison::Run;
 use lab::lock::{self, Lock};
 

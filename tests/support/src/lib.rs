@@ -10,6 +10,19 @@ pub mod locks;
 pub mod planted;
 pub mod programs;
 
+/// Texts that a careless script would run.
+pub const HOSTILE: [&str; 9] = [
+    "x\ntouch pwned #",
+    "$(touch pwned)",
+    "`touch pwned`",
+    "a'; touch pwned; '",
+    "\"; touch pwned; \"",
+    "\\'; touch pwned #",
+    "a\rb",
+    "-rf",
+    "",
+];
+
 /// A folder of its own that a test may write to.
 #[macro_export]
 macro_rules! scratch {

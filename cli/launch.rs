@@ -1,0 +1,123 @@
+//! The Slurm script that does the runs which a comparison misses.
+//!
+//! Every name from a lock or a command line is quoted, so it never ends the word, the comment or the line that it is put
+//! into; a job that reaches the end of its time stops with a checkpoint and goes back into the queue.
+
+use dsl::{Problem, quote};
+use minijinja::{Environment, UndefinedBehavior, context};
+
+const COMPARE: &str = include_str!("launch/compare.sh.j2");
+
+/// Seconds before the end of a job at which Slurm asks for a checkpoint.
+pub const NOTICE: u32 = 180;
+
+/// An array of machines that do the missing runs of comparisons.
+#[derive(Clone, Debug)]
+pub struct Array<'a> {
+    /// A name for the job.
+    pub name: &'a str,
+    /// Number of runs to do.
+    pub missing: usize,
+    /// Number of machines, at least one.
+    pub workers: usize,
+    /// Words after `canonc compare --work`.
+    pub words: &'a [String],
+    /// Whether the runs need a GPU.
+    pub gpu: bool,
+    /// Threads of each run, if locked.
+    pub threads: Option<u32>,
+}
+
+impl Array<'_> {
+    /// The script.
+    pub fn script(&self) -> Result<String, Problem> {
+        let Array { name, missing, workers, words, gpu, threads } = self;
+        let notice = NOTICE;
+        render(COMPARE, context! { name, missing, workers, words, gpu, threads, notice })
+    }
+}
+
+/// Renders a script. Its filters: `sh`, a word of a POSIX shell; `word`, a word that needs no quotes; `line`, one line.
+pub fn render(template: &str, values: minijinja::Value) -> Result<String, Problem> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_keep_trailing_newline(true);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    for (name, filter) in
+        [("sh", quote::sh as fn(&str) -> String), ("word", quote::word), ("line", quote::line)]
+    {
+        environment.add_filter(name, move |text: String| filter(&text));
+    }
+    environment.render_str(template, values).map_err(|error| {
+        Problem::in_file(
+            "launch.sh",
+            format!("its template is broken: {error}"),
+            "this is a bug in canonc; please report it",
+        )
+    })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    /// Runs a script outside of a job: it stops at its first check, and nothing before that may run.
+    fn runs_nothing(script: &str, folder: &Path) {
+        let path = folder.join("launch.sh");
+        std::fs::write(&path, script).unwrap();
+        let bash = |arguments: &[&str]| {
+            let mut command = Command::new("bash");
+            command.args(arguments).arg(&path).current_dir(folder).output().unwrap()
+        };
+        let parsed = bash(&["-n"]);
+        assert!(parsed.status.success(), "{}\n{script}", String::from_utf8_lossy(&parsed.stderr));
+        assert!(!bash(&[]).status.success());
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "{script}");
+    }
+
+    #[test]
+    fn hostile_names_are_words() {
+        let folder = tempfile::tempdir().unwrap();
+        for hostile in support::HOSTILE {
+            let words = [hostile.to_owned(), "--dir".to_owned(), hostile.to_owned()];
+            let array = Array {
+                name: hostile,
+                missing: 3,
+                workers: 2,
+                words: &words,
+                gpu: true,
+                threads: Some(2),
+            };
+            let script = array.script().unwrap();
+            runs_nothing(&script, folder.path());
+            let echo = script
+                .replace("srun --ntasks=1 \"${CANONC:-canonc}\" compare --work", "printf '%s\\0'");
+            let ran = Command::new("bash")
+                .args(["-c", &echo])
+                .env("SLURM_ARRAY_JOB_ID", "1")
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+            assert_eq!(said.split_terminator('\0').collect::<Vec<_>>(), words, "{echo}");
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_back_the_same_text() {
+        let folder = tempfile::tempdir().unwrap();
+        for text in support::HOSTILE {
+            let script = format!("printf %s {}", quote::sh(text));
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stdout), text, "{script}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,99 @@
+//! The Slurm script that launches one run, written beside its lock.
+//!
+//! Every name from a lock or a command line is quoted, so it never ends the word, the comment or the line that it is put
+//! into; a job that reaches the end of its time stops with a checkpoint and goes back into the queue.
+
+use std::path::Path;
+
+use cli::launch::{NOTICE, render};
+use dsl::Problem;
+use interop::folder::{put, write_folder};
+use lab::experiment::{Device, Experiment};
+use minijinja::context;
+
+const RUN: &str = include_str!("run.sh.j2");
+
+/// A run that a script launches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// What it trains.
+    pub(super) experiment: &'a Experiment,
+    /// Its lock's text, which is written beside the script.
+    pub(super) lock: &'a str,
+    /// Its folder, as seen from the folder that the script is submitted from.
+    pub(super) dir: &'a str,
+    /// Prepared documents; empty for the usual ones.
+    pub(super) data: &'a str,
+    /// Number of ranks.
+    pub(super) ranks: u32,
+    /// Ranks on each machine.
+    pub(super) per_node: u32,
+}
+
+impl Run<'_> {
+    /// Writes `launch.sh` and the lock; returns their names.
+    pub(super) fn write(&self, out: &Path) -> Result<Vec<String>, Problem> {
+        let Run { experiment, lock, dir, data, ranks, per_node } = *self;
+        let per_node = per_node.min(ranks).max(1);
+        if !ranks.is_multiple_of(per_node) {
+            let message =
+                format!("{ranks} ranks do not fill machines of {per_node}: each must have as many");
+            let help = "give the number of ranks on a machine: `--gpus-per-node N`";
+            return Err(Problem::in_file(experiment.name.clone(), message, help));
+        }
+        let file = format!("{}.lock", experiment.name);
+        let script = render(
+            RUN,
+            context! {
+                name => experiment.name,
+                id => experiment.id().to_string(),
+                nodes => ranks / per_node,
+                per_node,
+                gpu => experiment.platform.device == Device::Cuda,
+                threads => experiment.platform.threads,
+                notice => NOTICE,
+                file,
+                dir,
+                data,
+            },
+        )?;
+        write_folder(out, &|folder| {
+            put(&folder.join(&file), lock)?;
+            put(&folder.join("launch.sh"), &script)
+        })?;
+        Ok(vec![file, "launch.sh".to_owned()])
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Runs a script outside of a job: it stops at its first check, and nothing before that may run.
+    fn runs_nothing(script: &str, folder: &Path) {
+        let path = folder.join("launch.sh");
+        std::fs::write(&path, script).unwrap();
+        let bash = |arguments: &[&str]| {
+            let mut command = Command::new("bash");
+            command.args(arguments).arg(&path).current_dir(folder).output().unwrap()
+        };
+        let parsed = bash(&["-n"]);
+        assert!(parsed.status.success(), "{}\n{script}", String::from_utf8_lossy(&parsed.stderr));
+        assert!(!bash(&[]).status.success());
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "{script}");
+    }
+
+    #[test]
+    fn hostile_names_are_words() {
+        let folder = tempfile::tempdir().unwrap();
+        for hostile in support::HOSTILE {
+            let values = context! {
+                name => hostile, id => "0", nodes => 1, per_node => 2, gpu => false, threads => 4, notice => NOTICE,
+                file => "small.lock", dir => hostile, data => hostile,
+            };
+            runs_nothing(&render(RUN, values).unwrap(), folder.path());
+        }
+    }
+}

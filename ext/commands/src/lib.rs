@@ -1,0 +1,49 @@
+//! The commands of extensions, and what extensions add to those of the core. A command is a file here and a row in the
+//! list; what it computes with tensors is a file of `ext/models`.
+
+// Each module uses only those above it.
+pub mod foreign;
+mod suites;
+mod signatures;
+
+pub mod weights;
+pub mod answer;
+pub mod audit;
+pub mod bench;
+pub mod eval;
+pub mod export;
+pub mod forward;
+pub mod generate;
+pub mod graph;
+pub mod import;
+pub mod lsp;
+pub mod selftest;
+pub mod serve;
+pub mod sign;
+
+use cli::command::Heading::{self, Conclude, Describe, Exchange, Lock, Machine, UseAModel};
+use cli::command::{Row, with};
+use cli::commands::row;
+use cli::extensions::Extensions;
+use cli::torch_program;
+
+/// What extensions add to the commands of the core.
+pub const EXTENSIONS: Extensions =
+    Extensions { models: &foreign::Folders, suites: &suites::Suites, signatures: &signatures::Ssh };
+
+/// The commands of extensions.
+pub const COMMANDS: &[Row] = &[
+    row::<graph::GraphArgs>("graph", (Describe, 4), |_, args| with(args, graph::graph)),
+    row::<audit::AuditArgs>("audit", (Lock, 4), |_, args| with(args, audit::audit)),
+    row::<sign::SignArgs>("sign", (Heading::Run, 6), |_, args| with(args, sign::sign)),
+    row::<bench::BenchArgs>("bench", (Machine, 2), torch_program::run),
+    row::<selftest::SelftestArgs>("selftest", (Machine, 1), torch_program::run),
+    row::<forward::ForwardArgs>("forward", (UseAModel, 3), torch_program::run),
+    row::<generate::GenerateArgs>("generate", (UseAModel, 1), torch_program::run),
+    row::<serve::ServeArgs>("serve", (UseAModel, 2), serve::run),
+    row::<answer::AnswerArgs>("answer", (Conclude, 4), torch_program::run),
+    row::<eval::EvalArgs>("eval", (Conclude, 3), eval::run),
+    row::<import::ImportArgs>("import", (Exchange, 1), |_, args| with(args, import::import)),
+    row::<export::ExportArgs>("export", (Exchange, 2), |_, args| with(args, export::export)),
+    row::<lsp::LspArgs>("lsp", (Machine, 3), |_, args| with(args, lsp::lsp)),
+];
