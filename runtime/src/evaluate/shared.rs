@@ -61,9 +61,9 @@ impl Sharing<'_> {
                 divided((0, 1), count, stops, make, exchange, take)
             }
             Some(team) => {
-                let place = (team.ranks.rank(), team.ranks.size());
+                let position = (team.ranks.rank(), team.ranks.size());
                 let exchange = |own: Vec<i64>, stops| Ok(team.lists_to_first(&own, stops)?);
-                divided(place, count, stops, make, exchange, take)
+                divided(position, count, stops, make, exchange, take)
             }
         }
     }
@@ -82,8 +82,8 @@ fn divided(
     for first in (0..count).step_by(usize::try_from(ranks).unwrap_or(usize::MAX)) {
         let piece = first + rank;
         let stops = stops();
-        let own = if piece < count && !stops { make(piece)? } else { Vec::new() };
-        let all = match exchange(own, stops)? {
+        let local = if piece < count && !stops { make(piece)? } else { Vec::new() };
+        let all = match exchange(local, stops)? {
             ControlFlow::Break(()) => return Err(Ended::Stopped),
             ControlFlow::Continue(None) => continue,
             ControlFlow::Continue(Some(all)) => all,
@@ -126,8 +126,8 @@ mod tests {
                 };
                 let take = |_, _: &[i64]| unreachable!();
                 divided((rank, ranks), count, || false, make, exchange, take).unwrap();
-                let own: Vec<u64> = (rank..count).step_by(ranks as usize).collect();
-                assert_eq!(made, own, "rank {rank} of {ranks}");
+                let expected: Vec<u64> = (rank..count).step_by(ranks as usize).collect();
+                assert_eq!(made, expected, "rank {rank} of {ranks}");
                 sent.push(lists);
             }
             let (mut made, mut taken, mut round) = (Vec::new(), Vec::new(), 0);
@@ -164,15 +164,15 @@ mod tests {
     #[test]
     fn who_is_asked_to_stop_makes_no_further_piece() {
         let stop = AtomicBool::new(false);
-        let mut made = Vec::new();
+        let mut computed = Vec::new();
         let make = |number| {
-            made.push(number);
+            computed.push(number);
             stop.store(number == 1, Ordering::Relaxed);
             Ok(piece(number))
         };
         let end = Sharing { team: None, stop: &stop }.in_order(5, make, |_, _| Some(()));
         assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");
-        assert_eq!(made, [0, 1]);
+        assert_eq!(computed, [0, 1]);
         // Another rank received the request.
         let exchange = |_, _| Ok(ControlFlow::Break(()));
         let end = divided((1, 2), 5, || false, |n| Ok(piece(n)), exchange, |_, _| unreachable!());

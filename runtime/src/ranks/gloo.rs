@@ -87,8 +87,8 @@ impl Arrived {
     }
 
     /// Tells the others why this rank cannot take part, and leaves them time to read it.
-    pub fn give_up(&self, why: &str) {
-        self.gloo.fail(why);
+    pub fn give_up(&self, reason: &str) {
+        self.gloo.fail(reason);
         self.linger();
     }
 
@@ -185,7 +185,7 @@ impl Gloo {
     }
 
     /// Waits for a key, unless one of these ranks fails before.
-    fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, Problem> {
+    fn wait(&self, key: &str, ranks: &[u32], until: Instant) -> Result<String, Problem> {
         let Launch { rank, size, said_by, .. } = &self.launch;
         let lost = |error: KernelError| Problem::from(self.lost(&error));
         let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
@@ -193,7 +193,7 @@ impl Gloo {
             if let Some(found) = stored(key)? {
                 return Ok(found);
             }
-            for other in of {
+            for other in ranks {
                 if let Some(why) = stored(&format!("failed/{other}"))? {
                     return Err(Problem::machine(
                         format!("rank {other} failed: {why}"),
@@ -203,7 +203,7 @@ impl Gloo {
             }
             if Instant::now() >= until {
                 let mut late = Vec::new();
-                for other in of {
+                for other in ranks {
                     if stored(&format!("same/{other}"))?.is_none() {
                         late.push(other.to_string());
                     }
@@ -245,12 +245,12 @@ impl Gloo {
     }
 
     /// Tells the other ranks why this one ends, unless another rank is the cause: each finds that one by itself.
-    pub fn fail(&self, why: &str) {
+    pub fn fail(&self, reason: &str) {
         if self.lost.get() {
             return;
         }
         // The others notice the end of this process in any case.
-        let _ = self.group.set(&format!("failed/{}", self.launch.rank), why);
+        let _ = self.group.set(&format!("failed/{}", self.launch.rank), reason);
     }
 
     /// The error for an exchange that did not happen: names the rank at fault.
@@ -388,7 +388,7 @@ mod tests {
                 rank,
                 size,
                 local: size,
-                place: rank,
+                local_rank: rank,
                 said_by: ["RANK", "WORLD_SIZE"],
                 host: "127.0.0.1".to_owned(),
                 port,
@@ -411,10 +411,10 @@ mod tests {
     #[test]
     fn ranks_that_share_a_gpu_are_refused_when_they_meet() {
         let ends = meeting(&["GPU-0a", "GPU-1b", "GPU-0a"]);
-        let why = "ranks 0 and 2 use the same GPU, GPU-0a";
-        assert_eq!(ends[0], Err(why.to_owned()));
+        let reason = "ranks 0 and 2 use the same GPU, GPU-0a";
+        assert_eq!(ends[0], Err(reason.to_owned()));
         for end in &ends[1..] {
-            assert_eq!(*end, Err(format!("rank 0 failed: {why}")));
+            assert_eq!(*end, Err(format!("rank 0 failed: {reason}")));
         }
     }
 

@@ -35,7 +35,7 @@ fn two_runs_of_one_lock_are_equal_in_every_byte() {
 }
 
 #[test]
-fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
+fn a_run_resumed_from_anywhere_has_the_bits_of_an_uninterrupted_one() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let cut = Folder::new();
@@ -50,7 +50,7 @@ fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
 }
 
 #[test]
-fn stopped_before_the_first_step_there_is_a_checkpoint_to_go_on_from() {
+fn a_run_stopped_before_its_first_step_leaves_a_checkpoint() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let folder = Folder::new();
@@ -248,17 +248,17 @@ fn platform_fields_keep_three_steps_within_rounding() {
         let experiment = arch(&[short, change]);
         assert_eq!(experiment.id(), base.id(), "{change:?}");
         assert_ne!(experiment.digests.platform, base.digests.platform, "{change:?}");
-        let found = steps(&Folder::finished(&experiment).records());
-        for (want, found) in want.iter().zip(&found) {
+        let got = steps(&Folder::finished(&experiment).records());
+        for (want, got) in want.iter().zip(&got) {
             let close = |a: f64, b: f64| (a - b).abs() <= 2e-5 * a.abs().max(1.0);
             assert!(
-                close(want.loss.unwrap(), found.loss.unwrap())
-                    && close(want.grad_norm, found.grad_norm),
-                "{change:?}: {want:?} {found:?}"
+                close(want.loss.unwrap(), got.loss.unwrap())
+                    && close(want.grad_norm, got.grad_norm),
+                "{change:?}: {want:?} {got:?}"
             );
-            assert_eq!((want.batch, want.lr, want.counted), (found.batch, found.lr, found.counted));
+            assert_eq!((want.batch, want.lr, want.counted), (got.batch, got.lr, got.counted));
         }
-        assert_eq!(found.len(), 3);
+        assert_eq!(got.len(), 3);
     }
 }
 

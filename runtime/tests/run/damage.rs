@@ -20,7 +20,7 @@ fn overwrite(path: &std::path::Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
+fn a_damaged_checkpoint_is_reported_and_its_steps_are_trained_again() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     type Damage = fn(&mut Vec<u8>);
@@ -36,11 +36,11 @@ fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
         overwrite(&folder.checkpoint(7).join(file), damage);
         let (end, told) = folder.run(&experiment, None, None);
         assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{file}: {end:?}");
-        let said = told.events.iter().any(|event| {
-            matches!(event, Event::CheckpointRefused { name, why: said }
-                if name == "step-0000000007" && said.contains(why))
+        let is_reported = told.events.iter().any(|event| {
+            matches!(event, Event::CheckpointRefused { name, why: reason }
+                if name == "step-0000000007" && reason.contains(why))
         });
-        assert!(said, "{file}: {:?}", told.events);
+        assert!(is_reported, "{file}: {:?}", told.events);
         assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
         let recorded = fs::read_to_string(folder.paths().events()).unwrap();
         assert!(recorded.contains("checkpoint refused"), "{recorded}");
@@ -178,7 +178,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
 }
 
 #[test]
-fn a_torn_end_of_the_log_is_cut_and_said() {
+fn a_torn_end_of_the_log_is_cut_and_reported() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let folder = Folder::new();
@@ -247,7 +247,7 @@ fn divergence_is_a_result_that_stays_one() {
 
 /// However a process ends, a diverged run gives the same attestation.
 #[test]
-fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
+fn a_diverging_run_resumes_from_wherever_it_was_interrupted() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
     let straight = Folder::new();
     let (end, _) = straight.run(&experiment, None, None);

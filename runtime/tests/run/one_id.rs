@@ -79,7 +79,7 @@ fn two_texts_of_one_id_train_to_equal_bits() {
 }
 
 #[test]
-fn a_run_goes_on_under_the_other_text() {
+fn a_run_continues_under_another_text_of_its_lock() {
     let [one, two] = both();
     let straight = Folder::finished(&one);
     let cut = Folder::new();

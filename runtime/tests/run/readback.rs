@@ -44,10 +44,12 @@ fn swapped(path: &std::path::Path) {
     fs::rename(copy, path).unwrap();
 }
 
-#[test]
-fn a_run_attests_only_what_it_reads_back() {
-    type Meddle = fn(&Paths);
-    let cases: [(&str, Meddle); 18] = [
+/// A finding, and how the folder comes to deserve it.
+type Meddling = (&'static str, fn(&Paths));
+
+/// Files with another content.
+fn other_contents() -> [Meddling; 8] {
+    [
         ("but the run wrote nothing", |paths| {
             replaced(&paths.kernels(), "swiglu_grad", "zebra = fast\nswiglu_grad");
             let text = fs::read_to_string(paths.kernels()).unwrap();
@@ -71,6 +73,18 @@ fn a_run_attests_only_what_it_reads_back() {
             let end = text.trim_end().rfind('\n').unwrap() + 1;
             fs::write(paths.metrics(), &text[..end]).unwrap();
         }),
+        ("continues after its last complete line", |paths| {
+            let text = fs::read_to_string(paths.metrics()).unwrap();
+            fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
+        }),
+        ("plan.txt: line 1 is", |paths| fs::write(paths.plan(), "another plan\n").unwrap()),
+        ("lock: line", |paths| replaced(&paths.lock(), "lr = 0.01", "lr = 0.02")),
+    ]
+}
+
+/// Files that the process has open, removed, replaced or overwritten.
+fn while_written() -> [Meddling; 10] {
+    [
         (
             "metrics.jsonl was changed by another program while this process wrote it: it is missing",
             |paths| fs::remove_file(paths.metrics()).unwrap(),
@@ -110,15 +124,13 @@ fn a_run_attests_only_what_it_reads_back() {
         ("writer was changed by another program while this process wrote it: another", |paths| {
             swapped(&paths.writer())
         }),
-        ("continues after its last complete line", |paths| {
-            let text = fs::read_to_string(paths.metrics()).unwrap();
-            fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
-        }),
-        ("plan.txt: line 1 is", |paths| fs::write(paths.plan(), "another plan\n").unwrap()),
-        ("lock: line", |paths| replaced(&paths.lock(), "lr = 0.01", "lr = 0.02")),
-    ];
+    ]
+}
+
+#[test]
+fn a_run_attests_only_what_it_reads_back() {
     let experiment = depo(&[]);
-    for (why, meddle) in cases {
+    for (why, meddle) in other_contents().into_iter().chain(while_written()) {
         let folder = Folder::new();
         let mut watch = Meddler { paths: folder.paths(), meddle };
         let (stop, faults) = (std::sync::atomic::AtomicBool::new(false), Faults::none());
@@ -228,7 +240,7 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
 }
 
 #[test]
-fn a_line_planted_in_the_kernels_before_a_run_goes_on_is_refused() {
+fn a_line_added_to_the_kernels_before_a_run_resumes_is_refused() {
     let experiment = depo(&[]);
     for planted in ["zebra = fast\n", "zebra = libtorch\n", "# more\n"] {
         let folder = Folder::new();

@@ -249,12 +249,12 @@ impl Folder {
         let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
         let stop = AtomicBool::new(false);
         let options = Options { stop: &stop, stop_after, faults: &faults, ranks: None };
-        let mut told = Told::default();
+        let mut observer = Told::default();
         let end = job(experiment, self.documents.clone()).and_then(|mut job| {
             let machine = machine(&experiment.platform)?;
-            train(&mut job, &self.path(), machine, &options, &mut told)
+            train(&mut job, &self.path(), machine, &options, &mut observer)
         });
-        (end, told)
+        (end, observer)
     }
 
     pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {
