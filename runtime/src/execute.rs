@@ -365,7 +365,7 @@ pub(crate) fn out_of_memory(message: &str) -> Option<String> {
 /// The size that libtorch could not allocate, if its message says that memory ran out.
 fn memory_asked_for(message: &str) -> Option<String> {
     let ran_out =
-        ["can't allocate memory", "out of memory"].iter().any(|said| message.contains(said));
+        ["can't allocate memory", "out of memory"].iter().any(|words| message.contains(words));
     let (_, asked) = message.split_once("ried to allocate ").filter(|_| ran_out)?;
     let number: String = asked.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     Some(match number.parse::<u64>() {

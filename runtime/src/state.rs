@@ -122,16 +122,16 @@ impl State {
         division: Division,
     ) -> Result<State, Problem> {
         let team = &division.team;
-        let mut deal = |part, index, whole: Tensor| {
+        let mut deal = |part, index, full: Tensor| {
             if !division.keeps(part, index) {
-                return Ok(whole);
+                return Ok(full);
             }
             Command::Take(part, index).give(&*team.ranks)?;
             if division.holds_pieces_of(part) {
-                return Ok(team.deal_out(index, Some(&whole))?);
+                return Ok(team.deal_out(index, Some(&full))?);
             }
-            let _same = team.broadcast(&whole)?;
-            Ok(whole)
+            let _same = team.broadcast(&full)?;
+            Ok(full)
         };
         let mut state = State::load_by(job, machine, store, checkpoint, &mut deal)?;
         Command::Resume(state.step).give(&*team.ranks)?;

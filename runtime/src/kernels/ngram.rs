@@ -65,16 +65,16 @@ mod tests {
         let ids: Vec<i64> = (0..200).map(|n| n * n * 7919 % 50_000).collect();
         let tokens = Tensor::from_slice(&ids).reshape([2, 100]);
         for (order, rows) in [(2, 64), (3, 1), (4, 67_108_863), (64, 1009)] {
-            let [found, whole, next] = run(&tokens, None, order, rows, Kind::Float).unwrap();
+            let [got, is_full, next] = run(&tokens, None, order, rows, Kind::Float).unwrap();
             for (b, of) in ids.chunks(100).enumerate() {
                 for at in 0..100usize {
                     let index = [b as i64, at as i64];
                     let there = at + 1 >= order as usize;
-                    assert_eq!(whole.double_value(&index), f64::from(u8::from(there)));
+                    assert_eq!(is_full.double_value(&index), f64::from(u8::from(there)));
                     let window = (at + 1).saturating_sub(order as usize)..=at;
                     let window: Vec<u64> = of[window].iter().map(|id| *id as u64).collect();
                     let want = if there { row(&window, rows as u64) } else { 0 };
-                    assert_eq!(found.int64_value(&index), want, "{order} {rows} {at}");
+                    assert_eq!(got.int64_value(&index), want, "{order} {rows} {at}");
                 }
             }
             assert!(next == tokens.narrow(1, 101 - order, order - 1) + 1);

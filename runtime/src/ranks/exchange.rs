@@ -128,13 +128,13 @@ impl Team {
     /// Begins to announce this rank's micro-batches of a step to all ranks, with `rows` windows each.
     pub(crate) fn begin_announcing(
         &self,
-        own: Result<&[Batch], &Problem>,
+        batches: Result<&[Batch], &Problem>,
         rows: u64,
     ) -> Result<UnderWay, ExecuteError> {
         let each = 1 + DIGESTS * rows as usize;
         let mut message = vec![0i64; 1 + self.schedule.rounds() as usize * each];
-        message[0] = i64::from(own.is_err());
-        for (round, batch) in own.unwrap_or_default().iter().enumerate() {
+        message[0] = i64::from(batches.is_err());
+        for (round, batch) in batches.unwrap_or_default().iter().enumerate() {
             let section = &mut message[1 + round * each..][..each];
             section[0] = batch.counted_targets() as i64;
             let digests = batch.window_digests();
@@ -185,9 +185,9 @@ impl Team {
     pub(crate) fn reason(
         &self,
         rank: usize,
-        own: Option<&Problem>,
+        error: Option<&Problem>,
     ) -> Result<String, ExecuteError> {
-        let mut bytes = own.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
+        let mut bytes = error.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
         bytes.resize(REASON, 0);
         let numbers: Vec<i64> = bytes
             .chunks_exact(8)
@@ -216,11 +216,11 @@ impl Team {
     /// last round passes `None`.
     pub(crate) fn begin_scatter(
         &self,
-        own: Option<Vec<Tensor>>,
+        tensors: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
     ) -> Result<UnderWay, ExecuteError> {
-        self.begin_all_to_all(self.flat(own)?, round, unit, Way::Flat)
+        self.begin_all_to_all(self.flat(tensors)?, round, unit, Way::Flat)
     }
 
     /// What this rank owns of the gradients of all ranks, which have `arrived`.
@@ -279,13 +279,13 @@ impl Team {
     /// has on its own machine.
     pub(crate) fn begin_scatter_inside(
         &self,
-        own: Option<Vec<Tensor>>,
+        tensors: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
     ) -> Result<UnderWay, ExecuteError> {
         let ranks = self.ranks.size();
         let local = self.schedule.node.unwrap_or(1);
-        let flat = self.flat(own)?;
+        let flat = self.flat(tensors)?;
         let mut sorted = Vec::new();
         if flat.numel() > 0 {
             let owned = |rank| self.shards().owned(unit, rank) as i64;
@@ -365,8 +365,8 @@ impl Team {
     }
 
     /// What all ranks report about their micro-batches of a round.
-    pub(crate) fn losses(&self, own: Computed) -> Result<Vec<Computed>, ExecuteError> {
-        let Computed { loss, counted, took, stop } = own;
+    pub(crate) fn losses(&self, computed: Computed) -> Result<Vec<Computed>, ExecuteError> {
+        let Computed { loss, counted, took, stop } = computed;
         let took = took.as_secs_f64().to_bits() as i64;
         let all = [loss.to_bits() as i64, counted, took, i64::from(stop)];
         let decode = |numbers: &[i64]| match numbers {
@@ -493,15 +493,15 @@ impl Team {
     pub(crate) fn deal_out(
         &self,
         param: usize,
-        whole: Option<&Tensor>,
+        tensor: Option<&Tensor>,
     ) -> Result<Tensor, ExecuteError> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let mut receive = vec![0; size as usize];
         receive[0] = self.length(param, rank);
-        let (input, send) = match whole {
-            Some(whole) => {
+        let (input, send) = match tensor {
+            Some(tensor) => {
                 let lengths = (0..size).map(|rank| self.length(param, rank)).collect();
-                (whole.f_reshape([-1])?, lengths)
+                (tensor.f_reshape([-1])?, lengths)
             }
             None => (self.room(0, Kind::Float)?, vec![0; size as usize]),
         };
@@ -669,9 +669,9 @@ mod tests {
                     let begun = team.begin_gather(&params, &parts, kind).unwrap();
                     let arrived = team.wait(begun).unwrap();
                     let gathered = team.gathered(&params, &arrived).unwrap();
-                    for (found, size) in gathered.iter().zip(sizes) {
+                    for (got, size) in gathered.iter().zip(sizes) {
                         let wanted = full(*size).to_kind(kind);
-                        assert!(found.equal(&wanted), "{sizes:?} of {ranks} ranks in {kind:?}");
+                        assert!(got.equal(&wanted), "{sizes:?} of {ranks} ranks in {kind:?}");
                     }
                 }
             });
@@ -697,8 +697,8 @@ mod tests {
                 let arrived = Tensor::zeros([elements], (Kind::Float, Device::Cpu));
                 let within = arrived.data_ptr() as usize
                     ..arrived.data_ptr() as usize + 4 * elements as usize;
-                for found in team.gathered(&params, &arrived).unwrap() {
-                    let inside = within.contains(&(found.data_ptr() as usize));
+                for got in team.gathered(&params, &arrived).unwrap() {
+                    let inside = within.contains(&(got.data_ptr() as usize));
                     assert_eq!(inside, views, "{sizes:?} of {ranks} ranks");
                 }
             });

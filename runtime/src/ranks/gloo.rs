@@ -190,13 +190,13 @@ impl Gloo {
         let lost = |error: KernelError| Problem::from(self.lost(&error));
         let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
         loop {
-            if let Some(found) = stored(key)? {
-                return Ok(found);
+            if let Some(text) = stored(key)? {
+                return Ok(text);
             }
             for other in ranks {
-                if let Some(why) = stored(&format!("failed/{other}"))? {
+                if let Some(reason) = stored(&format!("failed/{other}"))? {
                     return Err(Problem::machine(
-                        format!("rank {other} failed: {why}"),
+                        format!("rank {other} failed: {reason}"),
                         "correct that, and start all ranks again",
                     ));
                 }
@@ -271,8 +271,8 @@ impl Gloo {
         let mut silent = Vec::new();
         for other in (0..size).filter(|other| *other != rank) {
             match self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                Ok(Some(why)) => {
-                    return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
+                Ok(Some(reason)) => {
+                    return ExecuteError::of_rank(format!("rank {other} failed: {reason}"));
                 }
                 Ok(None) => {}
                 Err(_) => return gone(),
@@ -286,8 +286,8 @@ impl Gloo {
         }
         // A rank that fails stores why, then leaves; it may have done so meanwhile.
         for other in &silent {
-            if let Ok(Some(why)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
+            if let Ok(Some(reason)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
+                return ExecuteError::of_rank(format!("rank {other} failed: {reason}"));
             }
         }
         let error = first_line(error);

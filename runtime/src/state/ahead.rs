@@ -40,12 +40,12 @@ pub(crate) struct Announcement {
 
 impl Ahead {
     /// Reads these micro-batches of each step; `checked`, too, at the end, in steps with a check.
-    pub(crate) fn new(job: &Job, own: Vec<u64>, checked: Option<u64>) -> Ahead {
+    pub(crate) fn new(job: &Job, local: Vec<u64>, checked: Option<u64>) -> Ahead {
         let cadence = job.cadence;
         let mut reader: Reader = job.reader();
         let indices = move |step| {
             let checked = checked.filter(|_| cadence.checks_in(step + 1));
-            own.iter().copied().chain(checked).collect()
+            local.iter().copied().chain(checked).collect()
         };
         Ahead::reading(job.steps, indices, move |step, index| reader.batch(step, index))
     }

@@ -129,9 +129,9 @@ impl State {
                     slot[1..=DIGEST].copy_from_slice(&numbers(file.bytes()));
                     slot[1 + DIGEST..].copy_from_slice(&numbers(tensors.bytes()));
                 }
-                Err(why) => {
+                Err(problem) => {
                     message[0] = FAILED;
-                    error = Some(why);
+                    error = Some(problem);
                 }
             }
         }

@@ -451,11 +451,11 @@ impl<'a> Underway<'a> {
             let numbers = Readback::begin(&numbers.iter().collect::<Vec<_>>())
                 .and_then(Readback::wait_for_all)
                 .map_err(ExecuteError::from)?;
-            let [found, targets, sums @ ..] = numbers.as_slice() else {
+            let [loss_sum, targets, sums @ ..] = numbers.as_slice() else {
                 return Err(broken("a micro-batch without a loss"));
             };
             // A count is exact in f64.
-            (loss, counted) = (*found, *targets as i64);
+            (loss, counted) = (*loss_sum, *targets as i64);
             terms = sums.to_vec();
         }
         let computed = team.losses(Computed { loss, counted, took: self.computing, stop })?;

@@ -231,7 +231,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "another file").unwrap();
     };
-    for (name, change, said) in [
+    for (name, change, words) in [
         ("flipped", &flipped as &dyn Fn(), "have changed since this process first read them"),
         ("cut", &cut, "it ends before bytes 0 to "),
         ("gone", &gone, ""),
@@ -254,7 +254,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
                 // An open file stays the one that was opened, even if another file takes its name.
                 assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
             } else {
-                let last = ended_as_damaged(&folder, end, said);
+                let last = ended_as_damaged(&folder, end, words);
                 assert!((step..=step + 1).contains(&last), "{name}: {last} steps after {step}");
             }
             folder.run(&experiment, None, None).0.unwrap();

@@ -80,7 +80,7 @@ fn tried(
             let faults = Faults::none();
             let ranks = Some(&member);
             let options = Options { stop: &stop, stop_after, faults: &faults, ranks };
-            let observer = &mut Told::default();
+            let observer = &mut RecordingObserver::default();
             train(&mut job, &path, machine, &options, observer).map(Some)
         };
         let began = (simulated.calls(), simulated.most_under_way());

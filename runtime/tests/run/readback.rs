@@ -130,7 +130,7 @@ fn while_written() -> [Meddling; 10] {
 #[test]
 fn a_run_attests_only_what_it_reads_back() {
     let experiment = depo(&[]);
-    for (why, meddle) in other_contents().into_iter().chain(while_written()) {
+    for (finding, meddle) in other_contents().into_iter().chain(while_written()) {
         let folder = Folder::new();
         let mut watch = Meddler { paths: folder.paths(), meddle };
         let (stop, faults) = (std::sync::atomic::AtomicBool::new(false), Faults::none());
@@ -139,8 +139,8 @@ fn a_run_attests_only_what_it_reads_back() {
         let machine = machine(&experiment.platform).unwrap();
         let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();
         assert_eq!(error.kind, ProblemKind::Finding, "{error}");
-        assert!(error.message.contains(why), "{why}: {error}");
-        assert!(!folder.paths().attestation().exists(), "{why}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
+        assert!(!folder.paths().attestation().exists(), "{finding}");
     }
 }
 
@@ -184,19 +184,21 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
             run.reseal_manifest(step, |body| body + "# more\n");
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let folder = Folder::new();
         folder.stop_at(&experiment, 7);
         let run = Forger::at(&folder.path(), &experiment);
         forge(&run, 7);
-        let (end, told) = folder.run(&experiment, None, None);
-        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{why}: {end:?}");
-        let refused = told.events.iter().any(|event| {
+        let (end, observer) = folder.run(&experiment, None, None);
+        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{finding}: {end:?}");
+        let refused = observer.events.iter().any(|event| {
             matches!(event, Event::CheckpointRefused { name, why: said }
-                if name == "step-0000000007" && said.contains(why))
+                if name == "step-0000000007" && said.contains(finding))
         });
-        assert!(refused, "{why}: {:?}", told.events);
-        assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
+        assert!(refused, "{finding}: {:?}", observer.events);
+        assert!(
+            observer.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. }))
+        );
         assert_eq!(differing(&straight.bits(8), &folder.bits(8)), Vec::<String>::new());
 
         // Without an earlier checkpoint, the run stops.
@@ -207,7 +209,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         forge(&run, 7);
         let error = folder.fails(&experiment);
         assert_eq!(error.kind, ProblemKind::Finding);
-        assert!(error.message.contains(why), "{why}: {error}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
     }
 }
 
@@ -225,12 +227,12 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
             fs::write(run.paths.checkpoints().join("latest"), "step-0000000006\n").unwrap();
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let folder = Folder::finished(&experiment);
         forge(&Forger::at(&folder.path(), &experiment));
         let error = folder.fails(&experiment);
         assert_eq!(error.kind, ProblemKind::Finding);
-        assert!(error.message.contains(why), "{why}: {error}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
     }
     // Nothing needs states that were deleted to save space.
     let folder = Folder::finished(&experiment);

@@ -45,7 +45,7 @@ fn reported(folder: &Folder, replay: &Replay) -> Report {
 fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     let stop = AtomicBool::new(false);
     let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
-    let end = train(&mut job, &folder.path(), machine, &options, &mut Told::default());
+    let end = train(&mut job, &folder.path(), machine, &options, &mut RecordingObserver::default());
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
 }
 

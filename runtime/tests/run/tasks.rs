@@ -67,7 +67,7 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
 
 #[test]
 fn what_a_generator_refuses_is_refused_at_build() {
-    for (lines, place, said) in [
+    for (lines, field, message) in [
         ("task = \"brevo\"\nN = 2", "N", "2 is not an integer from 3"),
         ("task = \"brevo\"\nN = 9001", "N", "9001 is not an integer"),
         ("task = \"brevo\"\nN = 337\nmulti = true", "N", "336 names of 2 to 4 tokens exist"),
@@ -96,7 +96,7 @@ fn what_a_generator_refuses_is_refused_at_build() {
         ("task = \"capo\"\nN = 0", "N", "0 is not an integer"),
     ] {
         let error = locked(lines, "dense").unwrap_err();
-        assert!(error.contains(place) && error.contains(said), "{lines}\n{error}");
+        assert!(error.contains(field) && error.contains(message), "{lines}\n{error}");
         assert!(error.contains("help: "), "{error}");
         let mut params: toml::Table = toml::from_str(lines).unwrap();
         let Some(toml::Value::String(name)) = params.remove("task") else { panic!("{lines}") };

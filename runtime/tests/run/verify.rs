@@ -342,11 +342,11 @@ fn of_an_unfinished_run_the_same_is_found() {
         ("lock cannot be read", |run| fs::remove_file(run.paths.lock()).unwrap()),
     ];
     assert_eq!(Forger::copy(&stopped.path(), &experiment).verify().broken, Vec::<String>::new());
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let run = Forger::copy(&stopped.path(), &experiment);
         forge(&run);
         let broken = run.verify().broken;
-        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
+        assert!(broken.iter().any(|line| line.contains(finding)), "{finding}: {broken:?}");
     }
 }
 
@@ -387,18 +387,19 @@ fn a_run_that_is_verified_while_it_trains_has_no_false_finding() {
     let folder = Folder::new();
     folder.stop_at(&experiment, 1);
     let path = folder.path();
-    let (done, found) = (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(vec![]));
+    let (done, findings) =
+        (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(vec![]));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let broken = verify(&path, None, Remake::Spread).unwrap().broken;
-                found.lock().unwrap().extend(broken);
+                findings.lock().unwrap().extend(broken);
             }
         });
         folder.finish(&experiment);
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!(*found.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*findings.lock().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -438,10 +439,10 @@ fn files_without_an_end_are_found_and_not_read() {
             file.set_len(900 << 20).unwrap();
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let run = Forger::copy(&folder.path(), &depo(&[]));
         forge(&run);
         let broken = run.verify().broken;
-        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
+        assert!(broken.iter().any(|line| line.contains(finding)), "{finding}: {broken:?}");
     }
 }

@@ -45,8 +45,8 @@ fn evaluated(folder: &Folder) -> Evaluation {
 /// The final state of a finished run.
 fn trained(folder: &Folder, job: &Job, machine: Machine) -> State {
     let mut store = Store::new(folder.paths().checkpoints(), job.id(), job.slots());
-    let (found, _) = store.find(|_| true).unwrap();
-    State::load(job, machine, &store, &found.unwrap()).unwrap()
+    let (checkpoint, _) = store.find(|_| true).unwrap();
+    State::load(job, machine, &store, &checkpoint.unwrap()).unwrap()
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn orders_are_judged_as_the_model_writes_them() {
         let machine = machine(&experiment.platform).unwrap();
         let mut store =
             records::checkpoint::Store::new(folder.paths().checkpoints(), job.id(), job.slots());
-        let (found, _) = store.find(|_| true).unwrap();
-        let state = State::load(&job, machine, &store, &found.unwrap()).unwrap();
+        let (checkpoint, _) = store.find(|_| true).unwrap();
+        let state = State::load(&job, machine, &store, &checkpoint.unwrap()).unwrap();
         let (vocab, graph) = (job.graph.vocab, job.graph.clone());
         let Windows::Task(windows) = &mut job.held_out else { panic!() };
         let task = windows.task().clone();

@@ -315,13 +315,13 @@ fn the_cases_of_the_gpu_kernels_are_the_cpu_kernels_results() {
     }
     let committed = Tensor::read_safetensors(FILE).unwrap();
     assert_eq!(committed.len(), cases.all.len(), "run with CANONC_UPDATE_GPU_CASES=1");
-    for (name, made) in &cases.all {
+    for (name, result) in &cases.all {
         let kept = committed.iter().find(|(other, _)| other == name);
         let (_, kept) = kept.unwrap_or_else(|| panic!("{FILE} lacks {name}"));
-        assert_eq!((kept.size(), kept.kind()), (made.size(), made.kind()), "{name}");
-        let [kept, made] = [kept, made].map(|tensor| tensor.to_kind(Kind::Double));
+        assert_eq!((kept.size(), kept.kind()), (result.size(), result.kind()), "{name}");
+        let [kept, result] = [kept, result].map(|tensor| tensor.to_kind(Kind::Double));
         let size = kept.abs().max().double_value(&[]);
-        let error = (kept - made).abs().max().double_value(&[]);
+        let error = (kept - result).abs().max().double_value(&[]);
         let within = if name.starts_with("scan.") { SCANS_WITHIN } else { WITHIN };
         assert!(error <= within * size, "{name}: {error:e} of {size:e}");
     }

@@ -139,10 +139,10 @@ impl MixerCase {
     /// The loss of a training plan, in which only the auxiliary losses count: their weights are the case's cotangents.
     fn loss(&self) -> Loss {
         let mut weights = [None, None];
-        for (place, name) in self.terms() {
+        for (term, name) in self.terms() {
             let weight = self.tensor(&format!("cot/{name}")).double_value(&[]);
             let weight = decimal(&weight.to_string());
-            weights[place] = Ratio::from_decimal(weight).map(Root::rational);
+            weights[term] = Ratio::from_decimal(weight).map(Root::rational);
         }
         let [balance, router_z] = weights;
         Loss { balance, router_z, ..Loss::CROSS_ENTROPY }
@@ -198,8 +198,8 @@ impl MixerCase {
     /// The graph, or what is wrong with the text.
     fn graph(&self) -> Result<Graph, String> {
         let program = Program::new([(TEXT.to_owned(), self.arch())], Std::Embedded);
-        let (compiled, found) = program.compile(TEXT, "golden");
-        let all = [program.diagnostics.as_slice(), &found].concat();
+        let (compiled, diagnostics) = program.compile(TEXT, "golden");
+        let all = [program.diagnostics.as_slice(), &diagnostics].concat();
         compiled.map(|compiled| compiled.graph).ok_or_else(|| program.render(&all))
     }
 

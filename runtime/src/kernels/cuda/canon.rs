@@ -106,14 +106,14 @@ pub(crate) fn forward(
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
     let mut named = layer(launcher, operands, options)?;
-    let (mut made, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
+    let (mut results, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
     for x in operands.inputs {
         first = part(&mut named, &[("x", x)], first)?;
         named.room("y", &x.size(), x.kind(), x)?;
         named.run(FORWARD)?;
-        made.push(named.take("y")?);
+        results.push(named.take("y")?);
     }
-    Ok(made)
+    Ok(results)
 }
 
 /// The gradients, from zeros before the first token.

@@ -125,11 +125,11 @@ fn a_scan_of_other_shapes_is_refused() {
     let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
     let (q, v) = (zeros(&[1, 70, 2, 64]), zeros(&[1, 70, 2, 128]));
     let refused = |x: &[&Tensor]| {
-        let (made, launched) = recorded(9, 0, || {
+        let (result, launched) = recorded(9, 0, || {
             scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None, None)
         });
         assert!(launched.is_empty());
-        made.unwrap_err().to_string()
+        result.unwrap_err().to_string()
     };
     assert_eq!(
         refused(&[&q, &q, &v, &q, &zeros(&[64])]),

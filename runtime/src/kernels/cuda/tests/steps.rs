@@ -150,8 +150,8 @@ fn arch_texts() -> Vec<(String, String)> {
 
 fn graph(model: &str) -> Graph {
     let program = Program::new(arch_texts(), Std::Embedded);
-    let (compiled, found) = program.compile(&format!("{model}.canon"), model);
-    compiled.unwrap_or_else(|| panic!("{}", program.render(&found))).graph
+    let (compiled, diagnostics) = program.compile(&format!("{model}.canon"), model);
+    compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics))).graph
 }
 
 /// Weights that nothing has drawn.
