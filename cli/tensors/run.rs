@@ -183,7 +183,7 @@ fn prepare(
     };
     let text = lock::write(&Lock::Experiment(experiment.clone()));
     let job = Job::new(experiment, &text, documents)?.with_measure(measure);
-    let (place, local) = launch.map_or((0, 1), |launch| (launch.place, launch.local));
+    let (place, local) = launch.map_or((0, 1), |launch| (launch.local_rank, launch.local));
     Ok((job, machine_of_rank(&experiment.platform, place, local)?))
 }
 

@@ -59,7 +59,7 @@ pub struct Decoder {
 }
 
 /// One prompt in progress.
-struct Row<'a> {
+struct DecodeRow<'a> {
     /// Index of the prompt.
     number: usize,
     prompt: Prompt<'a>,
@@ -89,9 +89,9 @@ impl Decoder {
         &self,
         weights: &Weights,
         prompts: &[Prompt<'_>],
-        how: SamplingOptions,
+        options: SamplingOptions,
     ) -> Result<Vec<Text>, Problem> {
-        check(&how.sampling(0))?;
+        check(&options.sampling(0))?;
         for (number, prompt) in prompts.iter().enumerate() {
             if prompt.tokens.is_empty() {
                 return Err(Problem::input(
@@ -106,10 +106,10 @@ impl Decoder {
         // Group prompts of similar lengths, so fewer tokens are fed one by one.
         let mut order: Vec<(usize, Prompt<'_>)> = prompts.iter().copied().enumerate().collect();
         order.sort_by_key(|(number, prompt)| (prompt.tokens.len(), *number));
-        for some in order.chunks(how.rows.max(1)) {
-            for Row { number, text, .. } in self.together(weights, some, how)? {
-                if let Some(place) = texts.get_mut(number) {
-                    *place = text;
+        for some in order.chunks(options.rows.max(1)) {
+            for DecodeRow { number, text, .. } in self.together(weights, some, options)? {
+                if let Some(slot) = texts.get_mut(number) {
+                    *slot = text;
                 }
             }
         }
@@ -121,10 +121,10 @@ impl Decoder {
         &self,
         weights: &Weights,
         prompts: &[(usize, Prompt<'a>)],
-        how: SamplingOptions,
-    ) -> Result<Vec<Row<'a>>, Problem> {
-        let mut rows: Vec<Row<'a>> =
-            prompts.iter().map(|(n, prompt)| Row::new(*n, *prompt)).collect();
+        options: SamplingOptions,
+    ) -> Result<Vec<DecodeRow<'a>>, Problem> {
+        let mut rows: Vec<DecodeRow<'a>> =
+            prompts.iter().map(|(n, prompt)| DecodeRow::new(*n, *prompt)).collect();
         let mut ended = Vec::new();
         take_done(&mut rows, &mut ended);
         let shared = rows.iter().map(|row| row.prompt.tokens.len()).min().unwrap_or(0);
@@ -133,7 +133,8 @@ impl Decoder {
         let mut at = 0;
         while at < shared {
             let end = (at + PREFILL).min(shared);
-            let piece = |row: &Row<'a>| row.prompt.tokens.get(at..end).unwrap_or_default().to_vec();
+            let piece =
+                |row: &DecodeRow<'a>| row.prompt.tokens.get(at..end).unwrap_or_default().to_vec();
             (last, carried) =
                 self.feed(weights, rows.iter().flat_map(piece).collect(), end - at, &carried)?;
             at = end;
@@ -143,13 +144,13 @@ impl Decoder {
             let width = usize::try_from(self.vocab).unwrap_or(0).max(1);
             let mut next = Vec::with_capacity(rows.len());
             for (row, logits) in rows.iter_mut().zip(logits.chunks_exact(width)) {
-                next.push(row.next(at, logits, how)?);
+                next.push(row.next(at, logits, options)?);
             }
             if rows.iter().any(|row| row.done) {
-                let left = |(place, row): (usize, &Row<'a>)| (!row.done).then_some(place);
+                let left = |(index, row): (usize, &DecodeRow<'a>)| (!row.done).then_some(index);
                 let kept: Vec<usize> = rows.iter().enumerate().filter_map(left).collect();
-                next = kept.iter().filter_map(|place| next.get(*place).copied()).collect();
-                let kept: Vec<i64> = kept.into_iter().map(|place| place as i64).collect();
+                next = kept.iter().filter_map(|index| next.get(*index).copied()).collect();
+                let kept: Vec<i64> = kept.into_iter().map(|index| index as i64).collect();
                 take_done(&mut rows, &mut ended);
                 if !kept.is_empty() {
                     carried = self.streamer.keep(&carried, &kept)?;
@@ -183,20 +184,25 @@ impl SamplingOptions {
     }
 }
 
-impl<'a> Row<'a> {
-    fn new(number: usize, prompt: Prompt<'a>) -> Row<'a> {
+impl<'a> DecodeRow<'a> {
+    fn new(number: usize, prompt: Prompt<'a>) -> DecodeRow<'a> {
         let draws = Philox::new(&key(prompt.seed));
-        Row { number, prompt, draws, text: Text::default(), done: prompt.most == 0 }
+        DecodeRow { number, prompt, draws, text: Text::default(), done: prompt.most == 0 }
     }
 
     /// The token to feed at position `at`: from its prompt, or after it, drawn from the logits there.
-    fn next(&mut self, at: usize, logits: &[f64], how: SamplingOptions) -> Result<i64, Problem> {
+    fn next(
+        &mut self,
+        at: usize,
+        logits: &[f64],
+        options: SamplingOptions,
+    ) -> Result<i64, Problem> {
         if let Some(token) = self.prompt.tokens.get(at) {
             return Ok(*token);
         }
         let count = self.text.tokens.len();
-        let token = choose(logits, how.sampling(self.prompt.seed), &self.draws, count as u64)?;
-        if Some(token) == how.stop {
+        let token = choose(logits, options.sampling(self.prompt.seed), &self.draws, count as u64)?;
+        if Some(token) == options.stop {
             self.text.stopped = true;
             self.done = true;
         } else {
@@ -208,7 +214,7 @@ impl<'a> Row<'a> {
 }
 
 /// Moves finished rows from `rows` to `ended`. The rest keep their order.
-fn take_done<'a>(rows: &mut Vec<Row<'a>>, ended: &mut Vec<Row<'a>>) {
+fn take_done<'a>(rows: &mut Vec<DecodeRow<'a>>, ended: &mut Vec<DecodeRow<'a>>) {
     let (done, left): (Vec<_>, Vec<_>) = std::mem::take(rows).into_iter().partition(|row| row.done);
     ended.extend(done);
     *rows = left;

@@ -76,8 +76,8 @@ impl Measurer {
     pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, Problem> {
         let never = AtomicBool::new(false);
         self.measure_until(job, state, &never)?.ok_or_else(|| {
-            let why = "an evaluation stopped, but nobody asked it to";
-            Problem::machine(why, "this is a bug in canonc; please report it")
+            let message = "an evaluation stopped, but nobody asked it to";
+            Problem::machine(message, "this is a bug in canonc; please report it")
         })
     }
 
@@ -109,8 +109,8 @@ impl Measurer {
     }
 
     fn shared(&self, job: &mut Job, state: &State, stop: &AtomicBool) -> Result<Evaluation, Ended> {
-        let whole = state.whole()?;
-        let state = whole.as_ref().unwrap_or(state);
+        let gathered = state.gathered()?;
+        let state = gathered.as_ref().unwrap_or(state);
         let sharing = Sharing { team: state.team(), stop };
         let Forced { nll, counted, tokens, mut answers, knowledge, mut singles } =
             self.forced(job, state, sharing)?;
@@ -182,8 +182,9 @@ impl Measurer {
         job.held_out.fill(windows(job, index), &mut batch)?;
         let (inputs, targets) = tensors(&batch, self.device)?;
         let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
-        let found = Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? };
-        Ok(found.numbers(&batch))
+        let predicted =
+            Predicted { losses: values(&result.nll)?, guesses: guesses(&result.argmax)? };
+        Ok(predicted.numbers(&batch))
     }
 }
 
@@ -270,9 +271,9 @@ fn score(batch: &Batch, window: u64, guesses: &[i64], forced: &mut Forced) {
     forced.singles.asked.batch(batch, window);
     for Answer { row, start, len, level, complete } in batch.answers() {
         let begin = row * batch.seq_len();
-        let place = begin + start;
+        let first = begin + start;
         let (guesses, wanted) =
-            (guesses.get(place..place + len), batch.targets().get(place..place + len));
+            (guesses.get(first..first + len), batch.targets().get(first..first + len));
         let (Some(guesses), Some(wanted), true) = (guesses, wanted, *complete) else { continue };
         let right = guesses.iter().zip(wanted).filter(|(guess, wanted)| guess == wanted).count();
         forced.tokens.right += right as u64;

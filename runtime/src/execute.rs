@@ -75,20 +75,20 @@ impl Machine {
 }
 
 /// The GPU of a process, ready for training. `place` is its rank's index among the `local` ones on its computer.
-pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, Problem> {
+pub(crate) fn gpu(local_rank: u32, local: u32) -> Result<Device, Problem> {
     let devices = cuda_devices();
     if devices == 0 {
-        let why = match cuda_library() {
+        let reason = match cuda_library() {
             CudaLibrary::Absent => "its libtorch supports only CPUs".to_owned(),
             CudaLibrary::Loaded => "no NVIDIA GPU responds".to_owned(),
-            CudaLibrary::Failed(why) => format!("libtorch_cuda cannot be loaded: {why}"),
+            CudaLibrary::Failed(reason) => format!("libtorch_cuda cannot be loaded: {reason}"),
         };
         return Err(Problem::machine(
-            format!("this machine cannot use CUDA: {why}"),
+            format!("this machine cannot use CUDA: {reason}"),
             "run on the CPU; `canonc doctor` shows what is available",
         ));
     }
-    let index = gpu_of(place, local, devices)?;
+    let index = gpu_of(local_rank, local, devices)?;
     cuda::prepare(index).map_err(|error| {
         Problem::machine(
             format!("GPU {index} cannot be used: {error}"),
@@ -98,14 +98,14 @@ pub(crate) fn gpu(place: u32, local: u32) -> Result<Device, Problem> {
     Ok(Device::Cuda(index))
 }
 
-/// The index of a rank's GPU among the `devices` that the process sees. `place` is the rank's index among the `local`
+/// The index of a rank's GPU among the `devices` that the process sees. `local_rank` is the rank's index among the `local`
 /// ones on its computer. A launcher may make only its own GPU visible to each rank.
-fn gpu_of(place: u32, local: u32, devices: usize) -> Result<usize, Problem> {
-    match (place as usize, local as usize) {
+fn gpu_of(local_rank: u32, local: u32, devices: usize) -> Result<usize, Problem> {
+    match (local_rank as usize, local as usize) {
         (_, local) if local > devices && devices != 1 => Err(too_many(local, devices)),
         // If several ranks have the same one, they detect that when they connect.
         (_, local) if local > devices => Ok(0),
-        (place, _) => Ok(place),
+        (local_rank, _) => Ok(local_rank),
     }
 }
 
@@ -235,8 +235,8 @@ impl Executor {
     }
 
     /// A description of a step of the plan.
-    pub fn place(&self, step: u32) -> String {
-        trace::place(&self.plan, step as usize)
+    pub fn location(&self, step: u32) -> String {
+        trace::location(&self.plan, step as usize)
     }
 
     /// The kernels and paths that have run so far.
@@ -341,14 +341,14 @@ impl Executor {
         })
     }
 
-    fn broken(&self, n: usize, why: &str) -> ExecuteError {
-        let place = self.plan.steps.get(n).map_or_else(String::new, |step| {
+    fn broken(&self, n: usize, reason: &str) -> ExecuteError {
+        let location = self.plan.steps.get(n).map_or_else(String::new, |step| {
             let layer = step.source.as_ref().and_then(|s| s.layer);
             let layer = layer.map_or_else(String::new, |l| format!(" of layer {l}"));
             format!("{}, {}{layer}", step.phase, step.kernel.name())
         });
-        let why = out_of_memory(why).unwrap_or_else(|| why.to_owned());
-        ExecuteError::new(format!("step {n} ({place}): {why}"))
+        let reason = out_of_memory(reason).unwrap_or_else(|| reason.to_owned());
+        ExecuteError::new(format!("step {n} ({location}): {reason}"))
     }
 }
 
@@ -365,7 +365,7 @@ pub(crate) fn out_of_memory(message: &str) -> Option<String> {
 /// The size that libtorch could not allocate, if its message says that memory ran out.
 fn memory_asked_for(message: &str) -> Option<String> {
     let ran_out =
-        ["can't allocate memory", "out of memory"].iter().any(|said| message.contains(said));
+        ["can't allocate memory", "out of memory"].iter().any(|words| message.contains(words));
     let (_, asked) = message.split_once("ried to allocate ").filter(|_| ran_out)?;
     let number: String = asked.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     Some(match number.parse::<u64>() {
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn each_rank_has_a_gpu_of_its_own() {
         let rows = [
-            // place, ranks on this computer, GPUs that the process sees
+            // local rank, ranks on this computer, GPUs that the process sees
             ((0, 1, 1), Ok(0)),
             ((0, 1, 8), Ok(0)),
             ((3, 4, 4), Ok(3)),
@@ -417,9 +417,13 @@ mod tests {
             ((0, 3, 2), Err("3 ranks on this machine need a GPU each, but it has 2 GPUs")),
             ((9, 16, 8), Err("16 ranks on this machine need a GPU each, but it has 8 GPUs")),
         ];
-        for ((place, local, devices), wanted) in rows {
-            let found = gpu_of(place, local, devices).map_err(|error| error.message);
-            assert_eq!(found, wanted.map_err(str::to_owned), "{place} of {local} on {devices}");
+        for ((local_rank, local, devices), wanted) in rows {
+            let index = gpu_of(local_rank, local, devices).map_err(|error| error.message);
+            assert_eq!(
+                index,
+                wanted.map_err(str::to_owned),
+                "{local_rank} of {local} on {devices}"
+            );
         }
         let help = too_many(3, 2).help;
         assert!(help.contains("`--ranks 2`"), "{help}");

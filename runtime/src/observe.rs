@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_seen() {
+    fn the_host_is_observed() {
         let torch = observe().torch;
         assert!(torch.threads >= 1 && torch.version.starts_with("2."), "{torch:?}");
         assert!(!torch.folder.is_empty() && !torch.cpu_capability.is_empty(), "{torch:?}");

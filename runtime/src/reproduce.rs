@@ -131,7 +131,7 @@ pub fn reproduce(
                 return Ok(reproduction.ending_with(first));
             }
             (Some((record, difference)), checkpoint) => {
-                let mut first = First::new(RunPoint::of(&record), difference);
+                let mut first = First::new(RunPoint::from_record(&record), difference);
                 first.tensor = checkpoint.map(|difference| (to, difference));
                 drop(state);
                 Search { replayer, origin }.explain_record(&record, &mut first)?;

@@ -31,44 +31,7 @@ pub fn kernels_of(
     options: &TrainOptions,
     machine: Machine,
 ) -> Result<Vec<Compared>, ExecuteError> {
-    let cpu = (Kind::Int64, Device::Cpu);
-    let weights = Weights::init(graph, 1)?;
-    let Sizes { batch, time, past: _ } = SIZES;
-    tch::manual_seed(1);
-    let tokens = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
-    let targets = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
-    let scale = 1.0 / (batch * time) as f64;
-    let rounded = |index: u32| weights.rounded(index as usize);
-    let own = |index: u32| {
-        let found = weights.tensors.get(index as usize);
-        found.map(Tensor::shallow_clone).ok_or_else(|| ExecuteError::new("no such parameter"))
-    };
-    // Any values serve as gradients and moments.
-    let near = |index: u32, by: f64| -> Result<Tensor, ExecuteError> {
-        Ok(own(index)?.f_rand_like()?.f_mul_scalar(by)?)
-    };
-    let give = |input: Input| -> Result<Tensor, ExecuteError> {
-        Ok(match input {
-            Input::Tokens => tokens.shallow_clone(),
-            Input::Targets => targets.shallow_clone(),
-            Input::Position => Tensor::from(0i64),
-            Input::GradScale => Tensor::from(scale),
-            Input::DropoutKey | Input::Window => Tensor::from(5i64),
-            Input::LearningRate => Tensor::from(1e-3),
-            Input::StepNumber => Tensor::from(3i64),
-            Input::Param(id) => own(id.0)?,
-            Input::Rounded(id) => rounded(id.0)?,
-            Input::Gradient(id) => near(id.0, 1e-2)?,
-            Input::FirstMoment(id) => near(id.0, 1e-2)?,
-            Input::SecondMoment(id) => near(id.0, 1e-4)?,
-            Input::Left(Output::Gradient(id)) | Input::Right(Output::Gradient(id)) => {
-                near(id.0, 1e-2)?
-            }
-            Input::Left(Output::Counted) | Input::Right(Output::Counted) => Tensor::from(3i64),
-            Input::Left(_) | Input::Right(_) => Tensor::from(0.25f64),
-            Input::State(..) => return Err(ExecuteError::new("a training plan has no state")),
-        })
-    };
+    let inputs = RandomInputs::new(graph)?;
     let mut train = plans::train(graph, options);
     let mut evaluate = plans::evaluate(graph, options.loss, options.common);
     for step in train.micro.steps.iter_mut().chain(&mut evaluate.steps) {
@@ -79,13 +42,13 @@ pub fn kernels_of(
             *rows = HEAD_ROWS;
         }
     }
-    let mut found: BTreeMap<(&'static str, String, bool), Compared> = BTreeMap::new();
+    let mut compared_paths: BTreeMap<(&'static str, String, bool), Compared> = BTreeMap::new();
     for plan in [&train.micro, &evaluate, &train.combine, &train.update] {
-        for compared in compare(plan, machine, SIZES, give)? {
+        for compared in compare(plan, machine, SIZES, |input| inputs.give(input))? {
             let key = (compared.kernel, compared.path.clone(), compared.bf16);
-            match found.get_mut(&key) {
+            match compared_paths.get_mut(&key) {
                 None => {
-                    found.insert(key, compared);
+                    compared_paths.insert(key, compared);
                 }
                 Some(known) => {
                     known.steps += compared.steps;
@@ -97,7 +60,59 @@ pub fn kernels_of(
             }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(compared_paths.into_values().collect())
+}
+
+/// Inputs of a plan on the CPU.
+struct RandomInputs {
+    weights: Weights,
+    tokens: Tensor,
+    targets: Tensor,
+}
+
+impl RandomInputs {
+    fn new(graph: &Graph) -> Result<Self, ExecuteError> {
+        let cpu = (Kind::Int64, Device::Cpu);
+        let weights = Weights::init(graph, 1)?;
+        let Sizes { batch, time, past: _ } = SIZES;
+        tch::manual_seed(1);
+        let tokens = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
+        let targets = Tensor::f_randint(graph.vocab, [batch, time], cpu)?;
+        Ok(Self { weights, tokens, targets })
+    }
+
+    fn parameter(&self, index: u32) -> Result<Tensor, ExecuteError> {
+        let tensor = self.weights.tensors.get(index as usize);
+        tensor.map(Tensor::shallow_clone).ok_or_else(|| ExecuteError::new("no such parameter"))
+    }
+
+    /// Numbers from 0 to `most`, which serve as gradients and moments.
+    fn noise(&self, index: u32, most: f64) -> Result<Tensor, ExecuteError> {
+        Ok(self.parameter(index)?.f_rand_like()?.f_mul_scalar(most)?)
+    }
+
+    fn give(&self, input: Input) -> Result<Tensor, ExecuteError> {
+        let Sizes { batch, time, past: _ } = SIZES;
+        Ok(match input {
+            Input::Tokens => self.tokens.shallow_clone(),
+            Input::Targets => self.targets.shallow_clone(),
+            Input::Position => Tensor::from(0i64),
+            Input::GradScale => Tensor::from(1.0 / (batch * time) as f64),
+            Input::DropoutKey | Input::Window => Tensor::from(5i64),
+            Input::LearningRate => Tensor::from(1e-3),
+            Input::StepNumber => Tensor::from(3i64),
+            Input::Param(id) => self.parameter(id.0)?,
+            Input::Rounded(id) => self.weights.rounded(id.0 as usize)?,
+            Input::Gradient(id)
+            | Input::FirstMoment(id)
+            | Input::Left(Output::Gradient(id))
+            | Input::Right(Output::Gradient(id)) => self.noise(id.0, 1e-2)?,
+            Input::SecondMoment(id) => self.noise(id.0, 1e-4)?,
+            Input::Left(Output::Counted) | Input::Right(Output::Counted) => Tensor::from(3i64),
+            Input::Left(_) | Input::Right(_) => Tensor::from(0.25f64),
+            Input::State(..) => return Err(ExecuteError::new("a training plan has no state")),
+        })
+    }
 }
 
 /// cuBLAS's workspace under `CUBLAS_WORKSPACE_CONFIG=:4096:8`, which libtorch takes from its allocator.
@@ -118,7 +133,7 @@ pub fn predicted_bytes(graph: &Graph, options: &TrainOptions, sizes: Sizes) -> u
     }
     let plan = plans::train(graph, options).micro;
     for (input, id) in &plan.inputs {
-        let own = match input {
+        let count = match input {
             Input::Tokens | Input::Targets | Input::Rounded(_) => plan.bytes(*id, sizes),
             Input::Position
             | Input::GradScale
@@ -134,7 +149,7 @@ pub fn predicted_bytes(graph: &Graph, options: &TrainOptions, sizes: Sizes) -> u
             | Input::FirstMoment(_)
             | Input::SecondMoment(_) => continue,
         };
-        kept.push(allocator.allocate(bytes(own)));
+        kept.push(allocator.allocate(bytes(count)));
     }
     let mut held: BTreeMap<ValId, Held> = BTreeMap::new();
     for allocation in plan.allocations(sizes, Bf16::Most) {

@@ -81,8 +81,8 @@ impl State {
         let (rank, shards) = (division.team.ranks.rank(), &division.team.schedule.shards);
         let mut moments = Moments { first: Vec::new(), second: Vec::new() };
         let weights = Weights::init_by(&job.graph, |index, param| {
-            let own = shards.part(index, rank);
-            let piece = [(own.end - own.start) as i64];
+            let range = shards.part(index, rank);
+            let piece = [(range.end - range.start) as i64];
             for (part, tensors) in
                 [(Part::FirstMoment, &mut moments.first), (Part::SecondMoment, &mut moments.second)]
             {
@@ -94,7 +94,7 @@ impl State {
                 tensors.push(Tensor::f_zeros(shape, (machine.kind, machine.device))?);
             }
             let kept = match division.holds_pieces_of(Part::Weights) {
-                true => drawn(param, job.init_seed, own)?,
+                true => drawn(param, job.init_seed, range)?,
                 false => drawn_whole(param, job.init_seed)?,
             };
             Ok(kept.f_to_device(machine.device)?.f_to_kind(machine.kind)?)
@@ -107,9 +107,9 @@ impl State {
         job: &Job,
         machine: Machine,
         store: &Store,
-        found: &SavedCheckpoint,
+        checkpoint: &SavedCheckpoint,
     ) -> Result<State, Problem> {
-        State::load_by(job, machine, store, found, &mut |_, _, whole| Ok(whole))
+        State::load_by(job, machine, store, checkpoint, &mut |_, _, full| Ok(full))
     }
 
     /// Rank 0's part of the state in a checkpoint. The other ranks, which follow its commands, get theirs one tensor at
@@ -118,22 +118,22 @@ impl State {
         job: &Job,
         machine: Machine,
         store: &Store,
-        found: &SavedCheckpoint,
+        checkpoint: &SavedCheckpoint,
         division: Division,
     ) -> Result<State, Problem> {
         let team = &division.team;
-        let mut deal = |part, index, whole: Tensor| {
+        let mut deal = |part, index, full: Tensor| {
             if !division.keeps(part, index) {
-                return Ok(whole);
+                return Ok(full);
             }
             Command::Take(part, index).give(&*team.ranks)?;
             if division.holds_pieces_of(part) {
-                return Ok(team.deal_out(index, Some(&whole))?);
+                return Ok(team.deal_out(index, Some(&full))?);
             }
-            let _same = team.broadcast(&whole)?;
-            Ok(whole)
+            let _same = team.broadcast(&full)?;
+            Ok(full)
         };
-        let mut state = State::load_by(job, machine, store, found, &mut deal)?;
+        let mut state = State::load_by(job, machine, store, checkpoint, &mut deal)?;
         Command::Resume(state.step).give(&*team.ranks)?;
         state.division = Some(division);
         Ok(state)
@@ -144,20 +144,20 @@ impl State {
         job: &Job,
         machine: Machine,
         store: &Store,
-        found: &SavedCheckpoint,
+        checkpoint: &SavedCheckpoint,
         keep: &mut dyn FnMut(Part, usize, Tensor) -> Result<Tensor, Problem>,
     ) -> Result<State, Problem> {
         let slots = job.slots();
         let mut tensors: [Vec<Tensor>; 3] = Default::default();
         // An error of `keep` does not mean that the file is damaged.
         let mut not_kept = None;
-        let loaded = store.load(found, &mut |part, index, bytes| {
+        let loaded = store.load(checkpoint, &mut |part, index, bytes| {
             let slot = slots.get(index).ok_or_else(|| broken(&format!("no parameter {index}")))?;
-            let whole = from_bytes(&slot.in_part(part), bytes, machine)?;
+            let full = from_bytes(&slot.in_part(part), bytes, machine)?;
             let kept =
-                keep(part, index, whole).inspect_err(|error| not_kept = Some(error.clone()))?;
-            let place = PARTS.iter().position(|known| *known == part);
-            if let Some(tensors) = place.and_then(|place| tensors.get_mut(place)) {
+                keep(part, index, full).inspect_err(|error| not_kept = Some(error.clone()))?;
+            let position = PARTS.iter().position(|known| *known == part);
+            if let Some(tensors) = position.and_then(|position| tensors.get_mut(position)) {
                 tensors.push(kept);
             }
             Ok(())
@@ -169,7 +169,7 @@ impl State {
         let [weights, first, second] = tensors;
         let paths = slots.into_iter().map(|slot| slot.path).collect();
         Ok(State {
-            step: found.manifest.step,
+            step: checkpoint.manifest.step,
             weights: Weights::new(paths, weights),
             moments: Moments { first, second },
             division: None,
@@ -205,8 +205,8 @@ impl State {
             return Err(broken("an update without loss and norm"));
         };
         let mut terms = [None; TERMS.len()];
-        for (place, sum) in trainer.terms().zip(summed) {
-            terms[place as usize] = Some(mean_term(place, *sum, job, counted));
+        for (term, sum) in trainer.terms().zip(summed) {
+            terms[term as usize] = Some(mean_term(term, *sum, job, counted));
         }
         *step += 1;
         Ok(Step {
@@ -238,9 +238,9 @@ impl State {
         let values = match &self.division {
             Some(division) if division.keeps(part, index) && division.holds_pieces_of(part) => {
                 Command::Send(part, index).give(&*division.team.ranks)?;
-                let whole = division.team.collect(index, tensor)?;
+                let full = division.team.collect(index, tensor)?;
                 division.team.settle()?;
-                values(&whole.ok_or_else(|| broken("only rank 0 reads the state"))?)?
+                values(&full.ok_or_else(|| broken("only rank 0 reads the state"))?)?
             }
             Some(division) => {
                 division.team.settle()?;
@@ -344,8 +344,8 @@ impl State {
 
 /// An auxiliary loss of a step, from its sum over micro-batches: their mean, or for later tokens the mean over the
 /// counted targets of the next ones.
-fn mean_term(place: u32, sum: f64, job: &Job, counted: u64) -> f64 {
-    let by = if (place as usize) < MEANS.len() { job.micro_batches } else { counted };
+fn mean_term(term: u32, sum: f64, job: &Job, counted: u64) -> f64 {
+    let by = if (term as usize) < MEANS.len() { job.micro_batches } else { counted };
     sum / by as f64
 }
 
@@ -387,8 +387,8 @@ fn sum_gradients(
     let scale = if counted == 0 { 0.0 } else { 1.0 / counted as f64 };
     let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(reduce);
     let device = trainer.machine().device;
-    let found = order.iter().filter_map(|index| Some((index, batches.get(*index as usize)?)));
-    let mut uploads = found.map(|(index, batch)| (index, tensors(batch, device))).peekable();
+    let chosen = order.iter().filter_map(|index| Some((index, batches.get(*index as usize)?)));
+    let mut uploads = chosen.map(|(index, batch)| (index, tensors(batch, device))).peekable();
     while let Some((index, ids)) = uploads.next() {
         // The next micro-batch is on its way before this one's kernels are queued.
         let _ahead = uploads.peek();

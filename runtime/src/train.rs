@@ -25,11 +25,11 @@ use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
 use crate::state::{Ahead, Division, State, Times, Together};
 use records::attest::{Attestation, Circumstances, RANKS_FACT};
-use records::checkpoint::{self, Manifest, Refused, Store};
+use records::checkpoint::{self, Manifest, Refused, SavedCheckpoint, Store};
 use records::fault::Faults;
 use records::finished;
 use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
-use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
+use records::metrics::{self, Appended, Evaluation, Log, Record, Start, Step};
 use records::platform::memory_limit;
 use records::run::{
     Difference, Event, Kernels, Paths, RunFolder, belongs, cannot_read, first_difference,
@@ -111,7 +111,7 @@ fn train_alone_or_lead(
     options: &Options<'_>,
     observer: &mut dyn Observer,
 ) -> Result<TrainOutcome, Problem> {
-    let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
+    let ours = |text: &str| belongs(folder, job.digests, job.cadence.evaluation, text);
     // Create nothing for a run that cannot be trained. A finished run needs no more memory.
     if !Paths::new(folder).attestation().exists() {
         fits(&of_this_process(job, options), memory_limit().as_ref())?;
@@ -126,12 +126,12 @@ fn train_alone_or_lead(
         });
     }
     fits(&of_this_process(job, options), memory_limit().as_ref())?;
-    let mut run = Run::begin(job, folder, machine, options, observer)?;
+    let mut run = TrainingRun::begin(job, folder, machine, options, observer)?;
     let end = run.go_on();
     if let Err(error) = &end {
-        let why = error.message.clone();
+        let reason = error.message.clone();
         // Return the original error: if the folder cannot take this line, that error already says so.
-        let _ = run.folder.record(&Event::Failed { step: run.state.step, why });
+        let _ = run.folder.record(&Event::Failed { step: run.state.step, why: reason });
     }
     end
 }
@@ -159,7 +159,7 @@ fn attested(
 ) -> Result<Option<(Attestation, Vec<Record>)>, Problem> {
     let path = folder.paths.attestation();
     let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
-    let why = match Attestation::parse(&text) {
+    let reason = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             let records = finished::records(&folder.paths, job.into(), &attestation)?;
             end_events(folder, &attestation, &records, job.steps)?;
@@ -173,7 +173,7 @@ fn attested(
         Ok(attestation) => format!("it belongs to lock {}", attestation.lock.short()),
         Err(why) => why,
     };
-    let event = Event::CheckpointRefused { name: "attestation.toml".to_owned(), why };
+    let event = Event::CheckpointRefused { name: "attestation.toml".to_owned(), why: reason };
     observer.event(&event);
     folder.record(&event)?;
     Ok(None)
@@ -204,7 +204,7 @@ enum Next {
 }
 
 /// A run in this process.
-struct Run<'a> {
+struct TrainingRun<'a> {
     job: &'a mut Job,
     folder: RunFolder,
     options: &'a Options<'a>,
@@ -231,7 +231,7 @@ struct Run<'a> {
     proved: u64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> TrainingRun<'a> {
     /// Opens the log, finds the state to resume from and binds the plans.
     fn begin(
         job: &'a mut Job,
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
         machine: Machine,
         options: &'a Options<'a>,
         observer: &'a mut dyn Observer,
-    ) -> Result<Run<'a>, Problem> {
+    ) -> Result<TrainingRun<'a>, Problem> {
         let mut tell = |event: Event| {
             observer.event(&event);
             folder.record(&event)
@@ -258,37 +258,26 @@ impl<'a> Run<'a> {
         };
         let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
-        let (found, refused) = store.find(|chain| log.holds(chain))?;
+        let (checkpoint, refused) = store.find(|chain| log.holds(chain))?;
         for Refused { name, why } in refused.clone() {
             tell(Event::CheckpointRefused { name, why })?;
         }
-        let (state, saved) = match (found, division) {
-            (None, None) => (State::initial(job, machine)?, None),
-            (None, Some(division)) => (State::initial_part(job, machine, division)?, None),
-            (Some(found), division) => {
-                let state = match division {
-                    None => State::load(job, machine, &store, &found)?,
-                    Some(division) => State::load_part(job, machine, &store, &found, division)?,
-                };
-                log.go_on_after(found.manifest.chain);
-                store.set_aside(&found.name, &refused, options.faults)?;
-                store.prune_older(&found.name, job.cadence.keep, options.faults)?;
-                (state, Some(found.manifest))
-            }
-        };
-        let (own, checked) = match state.team() {
-            None => ((0..job.micro_batches).collect(), None),
-            Some(team) => (team.own(job.micro_batches).collect(), Some(team.checked())),
-        };
-        let ahead = Ahead::new(job, own, checked);
+        let state = first_state(job, machine, &store, checkpoint.as_ref(), division)?;
+        if let Some(checkpoint) = &checkpoint {
+            log.go_on_after(checkpoint.manifest.chain);
+            store.set_aside(&checkpoint.name, &refused, options.faults)?;
+            store.prune_older(&checkpoint.name, job.cadence.keep, options.faults)?;
+        }
+        let saved = checkpoint.map(|checkpoint| checkpoint.manifest);
+        let ahead = read_ahead(job, &state);
         tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
-        let (records, heads) = records::metrics::read_with_heads(&folder.paths.metrics())?;
+        let (records, heads) = metrics::read_with_heads(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
         let evaluation_due = evaluation::is_due(job, log.head(), (&records, &heads));
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
-        let diverged = diverged(&records, job.steps);
-        let diverged = diverged.filter(|(step, _)| *step == state.step).map(|(_, why)| why);
-        Ok(Run {
+        let diverged = diverged(&records, job.steps).filter(|(step, _)| *step == state.step);
+        let diverged = diverged.map(|(_, why)| why);
+        Ok(TrainingRun {
             job,
             folder,
             options,
@@ -475,9 +464,9 @@ impl<'a> Run<'a> {
     /// Adds the paths of this process to those of earlier ones.
     fn keep_kernels(&mut self) -> Result<Kernels, Problem> {
         let path = self.folder.paths.kernels();
-        let found = disk::read_text(&path, disk::SMALL).unwrap_or_default();
+        let text = disk::read_text(&path, disk::SMALL).unwrap_or_default();
         if let Some(Difference { line, found, expected }) =
-            first_difference(&found, &kernel_lines(&self.kernels))
+            first_difference(&text, &kernel_lines(&self.kernels))
         {
             return Err(planted(
                 &path,
@@ -504,7 +493,7 @@ impl<'a> Run<'a> {
         self.log.sync()?;
         let History { machines: sessions, proved, seconds } = history(&self.folder);
         let facts = facts_of(self.options);
-        let here = machine::line(&facts);
+        let this_machine = machine::line(&facts);
         let attestation = Attestation {
             name: self.job.name.clone(),
             lock: self.job.id(),
@@ -523,7 +512,7 @@ impl<'a> Run<'a> {
             machine: facts,
             other_machines: sessions
                 .iter()
-                .filter(|machine| **machine != here)
+                .filter(|machine| **machine != this_machine)
                 .cloned()
                 .collect::<BTreeSet<_>>()
                 .into_iter()
@@ -585,9 +574,38 @@ fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, Problem> {
     }
 }
 
-fn planted(path: &Path, why: &str) -> Problem {
+/// Reads this rank's micro-batches, and those that it checks.
+fn read_ahead(job: &Job, state: &State) -> Ahead {
+    match state.team() {
+        None => Ahead::new(job, (0..job.micro_batches).collect(), None),
+        Some(team) => {
+            let local = team.micro_batches(job.micro_batches).collect();
+            Ahead::new(job, local, Some(team.checked()))
+        }
+    }
+}
+
+/// The state of the checkpoint, or the initial one if there is none.
+fn first_state(
+    job: &Job,
+    machine: Machine,
+    store: &Store,
+    checkpoint: Option<&SavedCheckpoint>,
+    division: Option<Division>,
+) -> Result<State, Problem> {
+    match (checkpoint, division) {
+        (None, None) => State::initial(job, machine),
+        (None, Some(division)) => State::initial_part(job, machine, division),
+        (Some(checkpoint), None) => State::load(job, machine, store, checkpoint),
+        (Some(checkpoint), Some(division)) => {
+            State::load_part(job, machine, store, checkpoint, division)
+        }
+    }
+}
+
+fn planted(path: &Path, reason: &str) -> Problem {
     Problem::finding(
-        format!("{} was changed by another program: {why}", path.display()),
+        format!("{} was changed by another program: {reason}", path.display()),
         "restore the file, or move the run's folder away and run the lock again",
     )
 }
@@ -595,12 +613,14 @@ fn planted(path: &Path, why: &str) -> Problem {
 /// The error for a step without counted targets: continuing would train on nothing and report a loss.
 fn nothing_counted(job: &Job, step: u64) -> Problem {
     let windows = job.micro_batches.saturating_mul(job.rows);
-    let of = match windows {
+    let windows_text = match windows {
         1 => format!("its window of {} tokens", job.seq_len),
         windows => format!("all of its {windows} windows of {} tokens", job.seq_len),
     };
     Problem::finding(
-        format!("step {step} has no loss: no target counts, because {of} end before an answer"),
+        format!(
+            "step {step} has no loss: no target counts, because {windows_text} end before an answer"
+        ),
         "raise data.seq_len until whole samples fit, raise batch.sequences, make the task's samples shorter, \
          or count every token with data.loss_on = \"all\"; then build the recipe again",
     )

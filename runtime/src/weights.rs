@@ -47,8 +47,8 @@ impl Weights {
         match known {
             Some(known) => Ok(known.shallow_clone()),
             None => {
-                let made = tensor.f_to_kind(Kind::BFloat16)?;
-                Ok(known.insert(made).shallow_clone())
+                let converted = tensor.f_to_kind(Kind::BFloat16)?;
+                Ok(known.insert(converted).shallow_clone())
             }
         }
     }
@@ -247,8 +247,8 @@ mod tests {
             for threads in [1, 2, 5] {
                 tch::set_num_threads(threads);
                 let weights = Weights::init(&graph, 3).unwrap();
-                let found: Vec<Vec<u32>> = weights.tensors.iter().map(bits).collect();
-                assert!(found == wanted, "{} with {threads} threads", family.name());
+                let drawn: Vec<Vec<u32>> = weights.tensors.iter().map(bits).collect();
+                assert!(drawn == wanted, "{} with {threads} threads", family.name());
             }
         }
     }
@@ -257,8 +257,8 @@ mod tests {
     fn some_elements_of_a_parameter_are_those_of_the_whole() {
         let graph = models::graph(Family::Llama, Size::Small).unwrap();
         let param = graph.params().iter().max_by_key(|p| p.shape.iter().product::<i64>()).unwrap();
-        let whole = in_order(param, 9);
-        let (piece, count) = (PIECE, whole.len());
+        let full = in_order(param, 9);
+        let (piece, count) = (PIECE, full.len());
         assert!(count > 2 * piece + 1, "{count}");
         for (first, last) in [
             (0, 0),
@@ -271,7 +271,7 @@ mod tests {
         ] {
             let part = drawn(param, 9, first as u64..last as u64).unwrap();
             assert_eq!(part.size(), [(last - first) as i64]);
-            assert!(bits(&part) == whole[first..last], "{first}..{last} of {count}");
+            assert!(bits(&part) == full[first..last], "{first}..{last} of {count}");
         }
     }
 }

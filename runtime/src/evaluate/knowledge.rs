@@ -23,10 +23,10 @@ pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
     for biography in
         batch.answers().chunk_by(|before, next| before.row == next.row && next.level != name)
     {
-        let whole = biography.iter().all(|answer| answer.complete);
+        let is_complete = biography.iter().all(|answer| answer.complete);
         let values: Vec<(Value, f64)> =
             biography.iter().filter_map(|answer| loss_of(batch, losses, answer)).collect();
-        if whole && values.len() == Value::ALL.len() {
+        if is_complete && values.len() == Value::ALL.len() {
             sums.add(values);
         }
     }
@@ -36,8 +36,8 @@ pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
 fn loss_of(batch: &Batch, losses: &[f32], answer: &Answer) -> Option<(Value, f64)> {
     let Answer { row, start, len, level, complete: _ } = *answer;
     let value = Value::ALL.into_iter().find(|value| value.level() == level)?;
-    let place = row * batch.seq_len() + start;
-    let losses = losses.get(place..place + len)?;
+    let first = row * batch.seq_len() + start;
+    let losses = losses.get(first..first + len)?;
     Some((value, losses.iter().map(|loss| f64::from(*loss)).sum()))
 }
 

@@ -53,7 +53,7 @@ fn validity(
     let Windows::Task(windows) = &job.held_out else { return Ok(None) };
     let end = [windows.id(grammar.end())];
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
-    let how = SamplingOptions { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
+    let options = SamplingOptions { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
     // Anything longer than the longest sentence is invalid, so it need not end.
     let most = grammar.lengths().1 as usize + 1;
     let (mut right, count) = (0u64, job.evaluation_samples);
@@ -63,7 +63,7 @@ fn validity(
         let prompts: Vec<Prompt<'_>> =
             numbers.map(|n| Prompt { tokens: &end, most, seed: seed(n) }).collect();
         let mut right = 0;
-        for text in decoder.decode(&state.weights, &prompts, how)? {
+        for text in decoder.decode(&state.weights, &prompts, options)? {
             let tokens: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
             right += i64::from(text.stopped && grammar.accepts(&tokens));
         }
@@ -100,13 +100,13 @@ fn divergence(
         let numbers = part * rows..count.min((part + 1) * rows);
         let sentences: Vec<Vec<u32>> = numbers.map(|n| sentence(windows, n)).collect();
         let models = laws(grammar, windows, decoder, state, &sentences, device)?;
-        let mut found = Vec::new();
+        let mut divergences = Vec::new();
         for (sentence, model) in sentences.iter().zip(models) {
             let truth: Law = grammar.law(sentence);
             let pairs = truth.rows().zip(&model);
-            found.extend(pairs.map(|(truth, model)| law::divergence(truth, model)));
+            divergences.extend(pairs.map(|(truth, model)| law::divergence(truth, model)));
         }
-        Ok(found.iter().map(|divergence: &f64| divergence.to_bits() as i64).collect())
+        Ok(divergences.iter().map(|divergence: &f64| divergence.to_bits() as i64).collect())
     };
     sharing.in_order(count.div_ceil(rows), compare, |_, numbers| {
         for bits in numbers {

@@ -52,18 +52,18 @@ impl Sharing<'_> {
         let stops = || self.stop.load(Ordering::Relaxed);
         match self.team {
             None => {
-                let exchange = |own, stops| {
+                let exchange = |local, stops| {
                     Ok(match stops {
                         true => ControlFlow::Break(()),
-                        false => ControlFlow::Continue(Some(vec![own])),
+                        false => ControlFlow::Continue(Some(vec![local])),
                     })
                 };
                 divided((0, 1), count, stops, make, exchange, take)
             }
             Some(team) => {
-                let place = (team.ranks.rank(), team.ranks.size());
-                let exchange = |own: Vec<i64>, stops| Ok(team.lists_to_first(&own, stops)?);
-                divided(place, count, stops, make, exchange, take)
+                let position = (team.ranks.rank(), team.ranks.size());
+                let exchange = |local: Vec<i64>, stops| Ok(team.lists_to_first(&local, stops)?);
+                divided(position, count, stops, make, exchange, take)
             }
         }
     }
@@ -82,8 +82,8 @@ fn divided(
     for first in (0..count).step_by(usize::try_from(ranks).unwrap_or(usize::MAX)) {
         let piece = first + rank;
         let stops = stops();
-        let own = if piece < count && !stops { make(piece)? } else { Vec::new() };
-        let all = match exchange(own, stops)? {
+        let local = if piece < count && !stops { make(piece)? } else { Vec::new() };
+        let all = match exchange(local, stops)? {
             ControlFlow::Break(()) => return Err(Ended::Stopped),
             ControlFlow::Continue(None) => continue,
             ControlFlow::Continue(Some(all)) => all,
@@ -115,29 +115,29 @@ mod tests {
             // What each other rank sends, round by round.
             let mut sent: Vec<Vec<Vec<i64>>> = Vec::new();
             for rank in 1..ranks {
-                let (mut made, mut lists) = (Vec::new(), Vec::new());
+                let (mut computed, mut lists) = (Vec::new(), Vec::new());
                 let make = |number| {
-                    made.push(number);
+                    computed.push(number);
                     Ok(piece(number))
                 };
-                let exchange = |own, _| {
-                    lists.push(own);
+                let exchange = |local, _| {
+                    lists.push(local);
                     Ok(ControlFlow::Continue(None))
                 };
                 let take = |_, _: &[i64]| unreachable!();
                 divided((rank, ranks), count, || false, make, exchange, take).unwrap();
-                let own: Vec<u64> = (rank..count).step_by(ranks as usize).collect();
-                assert_eq!(made, own, "rank {rank} of {ranks}");
+                let expected: Vec<u64> = (rank..count).step_by(ranks as usize).collect();
+                assert_eq!(computed, expected, "rank {rank} of {ranks}");
                 sent.push(lists);
             }
-            let (mut made, mut taken, mut round) = (Vec::new(), Vec::new(), 0);
+            let (mut computed, mut taken, mut round) = (Vec::new(), Vec::new(), 0);
             let make = |number| {
-                made.push(number);
+                computed.push(number);
                 Ok(piece(number))
             };
-            let exchange = |own, _| {
+            let exchange = |local, _| {
                 let others = sent.iter().map(|lists| lists[round].clone());
-                let all = std::iter::once(own).chain(others).collect();
+                let all = std::iter::once(local).chain(others).collect();
                 round += 1;
                 Ok(ControlFlow::Continue(Some(all)))
             };
@@ -146,7 +146,7 @@ mod tests {
                 Some(())
             };
             divided((0, ranks), count, || false, make, exchange, take).unwrap();
-            assert_eq!(made, (0..count).step_by(ranks as usize).collect::<Vec<u64>>());
+            assert_eq!(computed, (0..count).step_by(ranks as usize).collect::<Vec<u64>>());
             let wanted: Vec<_> = (0..count).map(|number| (number, piece(number))).collect();
             assert_eq!(taken, wanted, "{ranks} ranks");
         }
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_incomplete_result_is_an_error() {
-        let all = |own, _| Ok(ControlFlow::Continue(Some(vec![own])));
+        let all = |local, _| Ok(ControlFlow::Continue(Some(vec![local])));
         let make = |n| Ok(piece(n));
         let error = divided((0, 1), 2, || false, make, all, |n, _| (n == 0).then_some(()));
         let Err(Ended::Failed(error)) = error else { panic!("{error:?}") };
@@ -164,15 +164,15 @@ mod tests {
     #[test]
     fn who_is_asked_to_stop_makes_no_further_piece() {
         let stop = AtomicBool::new(false);
-        let mut made = Vec::new();
+        let mut computed = Vec::new();
         let make = |number| {
-            made.push(number);
+            computed.push(number);
             stop.store(number == 1, Ordering::Relaxed);
             Ok(piece(number))
         };
         let end = Sharing { team: None, stop: &stop }.in_order(5, make, |_, _| Some(()));
         assert!(matches!(end, Err(Ended::Stopped)), "{end:?}");
-        assert_eq!(made, [0, 1]);
+        assert_eq!(computed, [0, 1]);
         // Another rank received the request.
         let exchange = |_, _| Ok(ControlFlow::Break(()));
         let end = divided((1, 2), 5, || false, |n| Ok(piece(n)), exchange, |_, _| unreachable!());

@@ -88,11 +88,6 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
         (false, None) => composed(),
     };
     let bf16 = operands.iter().any(|operand| operand.dtype == DType::Bf16);
-    let product = |few: bool| match (few, bf16) {
-        (true, _) => Product::choose_few(kind, device, bf16),
-        (false, true) => Product::Library,
-        (false, false) => Product::choose(kind, device),
-    };
     match kernel.facts().class {
         Class::View => Choice::View,
         Class::Library => Choice::Library,
@@ -114,18 +109,13 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             (asked, _) => path_unless(asked),
         }),
         Class::Product if asked => Choice::Product(Product::Library),
-        Class::Product => Choice::Product(product(pieces && matches!(kernel, Kernel::Linear(_)))),
-        Class::Experts => Choice::Experts(match (asked, device) {
-            (true, _) => experts::Form::Dense(Reason::Asked),
-            // To sort pairs by expert would wait for the device.
-            (false, Device::Cuda(_) | Device::Mps | Device::Vulkan) => {
-                experts::Form::Dense(Reason::Device(device))
-            }
-            (false, Device::Cpu) => {
-                let few = pieces && !bf16 && matches!(kernel, Kernel::ExpertLinear(_));
-                experts::Form::Sorted(product(few))
-            }
-        }),
+        Class::Product => {
+            Choice::Product(product(pieces && matches!(kernel, Kernel::Linear(_)), bf16, machine))
+        }
+        Class::Experts => {
+            let few = pieces && !bf16 && matches!(kernel, Kernel::ExpertLinear(_));
+            Choice::Experts(experts_form(few, bf16, machine))
+        }
         Class::Head => {
             let path = path_unless(asked);
             // With an operand in f32, all are widened.
@@ -136,6 +126,26 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine, pieces: bo
             true => attention::Path::Reference(attention::Reason::Asked),
             false => attend(&scores, operands.get(first..).unwrap_or(&[]), machine),
         }),
+    }
+}
+
+/// A matrix product; `few`: of few rows.
+fn product(few: bool, bf16: bool, Machine { device, kind, .. }: Machine) -> Product {
+    match (few, bf16) {
+        (true, _) => Product::choose_few(kind, device, bf16),
+        (false, true) => Product::Library,
+        (false, false) => Product::choose(kind, device),
+    }
+}
+
+fn experts_form(few: bool, bf16: bool, machine: Machine) -> experts::Form {
+    match (machine.kernels.all, machine.device) {
+        (true, _) => experts::Form::Dense(Reason::Asked),
+        // To sort pairs by expert would wait for the device.
+        (false, device @ (Device::Cuda(_) | Device::Mps | Device::Vulkan)) => {
+            experts::Form::Dense(Reason::Device(device))
+        }
+        (false, Device::Cpu) => experts::Form::Sorted(product(few, bf16, machine)),
     }
 }
 
@@ -262,6 +272,21 @@ mod tests {
 
     #[test]
     fn every_choice_is_a_path_that_a_record_may_have() {
+        let mut paths = Paths::default();
+        for choice in choices() {
+            // With a plain image, if there are images.
+            let images =
+                matches!(choice, Choice::Ours(Path::Cuda(_)) | Choice::Head(Path::Cuda(_), _));
+            paths.add("kernel", choice, 2, u64::from(images));
+        }
+        assert!(paths.iter().any(|(_, path, _)| path == "fused/cuda/ptx_80, plain image"));
+        for (_, path, _) in paths.iter() {
+            assert!(records::run::is_path(path), "{path}");
+        }
+    }
+
+    /// At least one of every kind of choice.
+    fn choices() -> Vec<Choice> {
         use crate::kernels::path::Reason;
         let (cpu, gpu) = (Device::Cpu, Device::Cuda(3));
         let ours = [
@@ -316,17 +341,7 @@ mod tests {
         choices.push(Choice::Experts(experts::Form::Sorted(Product::Library)));
         choices.push(Choice::Experts(experts::Form::Dense(Reason::Device(gpu))));
         choices.push(Choice::Experts(experts::Form::Dense(Reason::Asked)));
-        let mut paths = Paths::default();
-        for choice in choices {
-            // With a plain image, if there are images.
-            let images =
-                matches!(choice, Choice::Ours(Path::Cuda(_)) | Choice::Head(Path::Cuda(_), _));
-            paths.add("kernel", choice, 2, u64::from(images));
-        }
-        assert!(paths.iter().any(|(_, path, _)| path == "fused/cuda/ptx_80, plain image"));
-        for (_, path, _) in paths.iter() {
-            assert!(records::run::is_path(path), "{path}");
-        }
+        choices
     }
 
     #[test]
@@ -370,21 +385,21 @@ mod tests {
     }
 
     #[test]
-    fn attention_goes_by_its_operands() {
+    fn the_path_of_attention_depends_on_its_operands() {
         let fast =
             Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
         let seen = heads(Extent::KvLen(None), 8);
-        let of = |window, k: &Value, v: &Value, machine| {
+        let chosen = |window, k: &Value, v: &Value, machine| {
             let scores = Scores { window, ..Scores::PLAIN };
             path(kernel::Attention { scores }, &[&now, k, v], machine)
         };
         for (window, v) in [(None, &now), (Some(4), &now), (None, &wide)] {
-            assert!(of(window, &now, v, fast).starts_with("fused/"));
+            assert!(chosen(window, &now, v, fast).starts_with("fused/"));
         }
-        assert!(of(None, &seen, &heads(Extent::KvLen(None), 16), fast).starts_with("fused/"));
+        assert!(chosen(None, &seen, &heads(Extent::KvLen(None), 16), fast).starts_with("fused/"));
         let cuda = Machine { device: Device::Cuda(1), ..fast };
-        assert_eq!(of(None, &now, &now, cuda), "reference (Float)");
+        assert_eq!(chosen(None, &now, &now, cuda), "reference (Float)");
         let half = |x: &Value| Value { dtype: DType::Bf16, ..x.clone() };
         let (half_now, half_wide) = (half(&now), half(&wide));
         let flash = |window, q: &Value, v: &Value| {
@@ -399,12 +414,12 @@ mod tests {
         assert!(path(grad, &[&now, &now, &now, &wide], fast).starts_with("fused/"));
         // What is inside the softmax: our kernel bounds scores and has sinks, libtorch's has neither.
         let sink = Scores { sink: true, softcap: Some(Decimal::ONE), ..Scores::PLAIN };
-        let of =
+        let chosen =
             |scores, k: &Value, machine| path(kernel::Attention { scores }, &[&now, k, k], machine);
-        assert!(of(sink, &now, fast).starts_with("fused/"));
-        assert!(of(sink, &seen, fast).starts_with("fused/"));
-        assert_eq!(of(sink, &now, cuda), "reference (libtorch's flash kernel has no softcap)");
+        assert!(chosen(sink, &now, fast).starts_with("fused/"));
+        assert!(chosen(sink, &seen, fast).starts_with("fused/"));
+        assert_eq!(chosen(sink, &now, cuda), "reference (libtorch's flash kernel has no softcap)");
         let slopes = Scores { slopes: true, ..Scores::PLAIN };
-        assert_eq!(of(slopes, &now, fast), "reference (the fused kernel has no slopes)");
+        assert_eq!(chosen(slopes, &now, fast), "reference (the fused kernel has no slopes)");
     }
 }

@@ -61,7 +61,7 @@ pub fn compare(
         given.push(*id);
     }
     let (tables, reference_tables) = (RefCell::default(), RefCell::default());
-    let mut found: BTreeMap<(&'static str, String, bool), Compared> = BTreeMap::new();
+    let mut compared: BTreeMap<(&'static str, String, bool), Compared> = BTreeMap::new();
     for step in &plan.steps {
         let types = step.inputs.iter().map(|id| value(plan, *id)).collect::<Result<Vec<_>, _>>()?;
         let operands: Option<Vec<&Tensor>> =
@@ -71,42 +71,13 @@ pub fn compare(
         let results = by_reference(step, &types, &operands, sizes, &reference_tables)?;
         let choice = choose(&step.kernel, &types, machine, false);
         if choice != Choice::View {
-            let here = types.iter().zip(&operands).zip(&step.inputs).map(|((ty, x), id)| {
-                // Numbers from the caller stay on the CPU.
-                let stays = ty.dims.is_empty() && given.contains(id);
-                let device = if stays { Device::Cpu } else { machine.device };
-                Ok(copy(&x.f_to_kind(machine.kind_of(ty.dtype))?.f_to_device(device)?)?)
-            });
-            let here = here.collect::<Result<Vec<_>, ExecuteError>>()?;
             let outputs =
                 step.outputs.iter().map(|id| value(plan, *id)).collect::<Result<Vec<_>, _>>()?;
-            let kinds: Vec<Kind> =
-                outputs.iter().map(|value| machine.kind_of(value.dtype)).collect();
-            // On a GPU the update also writes the parameter in bf16.
-            let rounded = match (&step.kernel, choice, here.first()) {
-                (Kernel::AdamW(_), Choice::Ours(Path::Cuda(_)), Some(p)) => {
-                    Some(Tensor::f_empty(p.size(), (Kind::BFloat16, machine.device))?)
-                }
-                (_, _, _) => None,
-            };
-            let context = Context {
-                machine,
-                sizes,
-                consumes_first: false,
-                copy: rounded.as_ref(),
-                tables: &tables,
-                each: None,
-            };
-            let made = widen::run(
-                &step.kernel,
-                choice,
-                &here.iter().collect::<Vec<_>>(),
-                &context,
-                &kinds,
-            )?;
+            let on_machine = OnMachine { step, choice, given: &given, machine, sizes };
+            let (computed, rounded) = on_machine.run([&types, &outputs], &operands, &tables)?;
             let bf16 = types.iter().chain(&outputs).any(|value| value.dtype == DType::Bf16);
             let key = (step.kernel.name(), choice.to_string(), bf16);
-            let entry = found.entry(key).or_insert_with(|| Compared {
+            let entry = compared.entry(key).or_insert_with(|| Compared {
                 kernel: step.kernel.name(),
                 path: choice.to_string(),
                 bf16,
@@ -114,13 +85,13 @@ pub fn compare(
                 largest: 0.0,
             });
             entry.steps += 1;
-            for ((got, want), ty) in made.iter().zip(&results).zip(&outputs) {
+            for ((got, want), ty) in computed.iter().zip(&results).zip(&outputs) {
                 let off = difference(got, want, ty)?;
                 // Keeps NaN.
                 entry.largest =
                     if off > entry.largest || off.is_nan() { off } else { entry.largest };
             }
-            if let (Some(rounded), Some(p)) = (&rounded, made.first())
+            if let (Some(rounded), Some(p)) = (&rounded, computed.first())
                 && !p.f_to_kind(Kind::BFloat16)?.f_equal(rounded)?
             {
                 entry.largest = f64::INFINITY;
@@ -131,7 +102,56 @@ pub fn compare(
             put(&mut values, *id, rounded);
         }
     }
-    Ok(found.into_values().collect())
+    Ok(compared.into_values().collect())
+}
+
+/// A step to compute on the machine in question.
+struct OnMachine<'a> {
+    step: &'a Step,
+    choice: Choice,
+    /// The plan's inputs.
+    given: &'a [ValId],
+    machine: Machine,
+    sizes: Sizes,
+}
+
+impl OnMachine<'_> {
+    /// The results, and the parameter in bf16 where the update writes that, too. `types` are those of the operands and
+    /// of the results.
+    fn run(
+        &self,
+        [types, outputs]: [&[&Value]; 2],
+        operands: &[&Tensor],
+        tables: &RefCell<crate::kernels::rope::Tables>,
+    ) -> Result<(Vec<Tensor>, Option<Tensor>), ExecuteError> {
+        let Self { step, choice, given, machine, sizes } = *self;
+        let moved = types.iter().zip(operands).zip(&step.inputs).map(|((ty, x), id)| {
+            // Numbers from the caller stay on the CPU.
+            let stays = ty.dims.is_empty() && given.contains(id);
+            let device = if stays { Device::Cpu } else { machine.device };
+            Ok(copy(&x.f_to_kind(machine.kind_of(ty.dtype))?.f_to_device(device)?)?)
+        });
+        let moved = moved.collect::<Result<Vec<_>, ExecuteError>>()?;
+        let kinds: Vec<Kind> = outputs.iter().map(|value| machine.kind_of(value.dtype)).collect();
+        // On a GPU the update also writes the parameter in bf16.
+        let rounded = match (&step.kernel, choice, moved.first()) {
+            (Kernel::AdamW(_), Choice::Ours(Path::Cuda(_)), Some(p)) => {
+                Some(Tensor::f_empty(p.size(), (Kind::BFloat16, machine.device))?)
+            }
+            (_, _, _) => None,
+        };
+        let context = Context {
+            machine,
+            sizes,
+            consumes_first: false,
+            copy: rounded.as_ref(),
+            tables,
+            each: None,
+        };
+        let moved: Vec<&Tensor> = moved.iter().collect();
+        let results = widen::run(&step.kernel, choice, &moved, &context, &kinds)?;
+        Ok((results, rounded))
+    }
 }
 
 /// A step's results in f64, on copies of its operands.
@@ -142,7 +162,7 @@ fn by_reference(
     sizes: Sizes,
     tables: &RefCell<crate::kernels::rope::Tables>,
 ) -> Result<Vec<Tensor>, ExecuteError> {
-    let own = operands.iter().map(|x| Ok(copy(x)?)).collect::<Result<Vec<_>, ExecuteError>>()?;
+    let copies = operands.iter().map(|x| Ok(copy(x)?)).collect::<Result<Vec<_>, ExecuteError>>()?;
     let context = Context {
         machine: REFERENCE,
         sizes,
@@ -152,7 +172,7 @@ fn by_reference(
         each: None,
     };
     let choice = choose(&step.kernel, types, REFERENCE, false);
-    Ok(dispatch::run(&step.kernel, choice, &own.iter().collect::<Vec<_>>(), &context)?)
+    Ok(dispatch::run(&step.kernel, choice, &copies.iter().collect::<Vec<_>>(), &context)?)
 }
 
 /// A tensor rounded to a value's dtype, in f64 if it is of floats.

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use compiler::kernel::{Kernel, Recurrence, Scalar, Scores};
+use compiler::kernel::{self, Kernel, Recurrence, Scalar, Scores};
 use compiler::number::Root;
 use compiler::op::{Function, Scan};
 use compiler::plan::Sizes;
@@ -44,40 +44,20 @@ pub(super) struct Each<'a> {
     pub(super) values: &'a [&'a Tensor],
 }
 
+/// The results of a kernel of the plan, by the chosen implementation.
 pub(super) fn run(
     kernel: &Kernel,
     choice: Choice,
     operands: &[&Tensor],
     context: &Context<'_>,
 ) -> Result<Vec<Tensor>, KernelError> {
-    // Operand i of the kernel's contract.
-    let x = |i: usize| -> Result<&Tensor, KernelError> {
-        operands.get(i).copied().ok_or_else(|| wrong(format!("operand {i} is missing")))
-    };
-    let number = |i: usize| -> Result<f64, KernelError> { transfer::given(x(i)?) };
-    let integer = |i: usize| -> Result<i64, KernelError> { transfer::given_integer(x(i)?) };
-    // The operand, if it is there.
-    let given = |is: bool, i: usize| if is { x(i).map(Some) } else { Ok(None) };
-    let ours = || {
-        let Choice::Ours(path) = choice else { return Err(not_for(choice)) };
-        Ok(path)
-    };
-    let product = || {
-        let Choice::Product(product) = choice else { return Err(not_for(choice)) };
-        Ok(product)
-    };
-    let form = || {
-        let Choice::Experts(form) = choice else { return Err(not_for(choice)) };
-        Ok(form)
-    };
+    let call = Call { choice, operands, context };
+    let x = |i| call.x(i);
+    let given = |is, i| call.given(is, i);
+    let (ours, product, form) = (|| call.ours(), || call.product(), || call.form());
     Ok(match kernel {
         Kernel::Embed(_) => vec![linear::embed(x(0)?, x(1)?)?],
-        Kernel::EmbedGrad(k) => vec![if let Choice::Ours(Path::Cuda(_)) = choice {
-            let launcher = cuda::launcher(x(0)?.device())?;
-            cuda::sums::embed_backward(launcher, x(0)?, x(1)?, k.vocab)?
-        } else {
-            linear::embed_grad(x(0)?, x(1)?, k.vocab)?
-        }],
+        Kernel::EmbedGrad(k) => call.embed_grad(k)?,
         Kernel::Linear(k) => vec![linear::linear(product()?, x(0)?, x(1)?, given(k.bias, 2)?)?],
         Kernel::LinearGradInput(_) => vec![linear::linear_grad_input(product()?, x(0)?, x(1)?)?],
         Kernel::LinearGradWeight(_) => vec![linear::linear_grad_weight(product()?, x(0)?, x(1)?)?],
@@ -105,23 +85,13 @@ pub(super) fn run(
         Kernel::L2NormGrad(_) => vec![l2_norm::backward(ours()?, x(0)?, x(1)?, x(2)?)?],
 
         Kernel::Pointwise(k) => vec![pointwise::apply(function(k.function)?, x(0)?)?],
-        Kernel::PointwiseGrad(k) => {
-            let function = function(k.function)?;
-            vec![match (choice, pointwise::single_gradient(function)) {
-                (Choice::SingleOperation, Some(gradient)) => gradient(x(0)?, x(1)?)?,
-                (Choice::SingleOperation, None) => return Err(not_for(choice)),
-                (_, _) => pointwise::gradient(function, x(0)?, x(1)?)?,
-            }]
-        }
+        Kernel::PointwiseGrad(k) => call.pointwise_grad(k)?,
         // If ranks differ, the smaller one is broadcast over the other's leading axes.
         Kernel::Add(_) => vec![x(0)?.f_add(x(1)?)?],
         Kernel::Mul(_) => vec![x(0)?.f_mul(x(1)?)?],
         Kernel::Scale(k) => vec![x(0)?.f_mul_scalar(k.by.to_f64())?],
         Kernel::Offset(k) => vec![x(0)?.f_add_scalar(k.by.to_f64())?],
-        Kernel::Dropout(k) => {
-            let mask = Mask::new(integer(1)? as u64, &k.place, k.rate.to_f64());
-            vec![dropout::run(ours()?, x(0)?, mask, integer(2)?)?]
-        }
+        Kernel::Dropout(k) => call.dropout(k)?,
         Kernel::Softmax(_) => vec![channels::softmax(x(0)?)?],
         Kernel::SoftmaxGrad(_) => vec![channels::softmax_grad(x(0)?, x(1)?)?],
         Kernel::SumChannels(k) => vec![channels::sum(x(0)?, k.keep)?],
@@ -132,189 +102,370 @@ pub(super) fn run(
         }
         Kernel::SwiGlu(_) => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
         Kernel::SwiGluGrad(_) => pair(swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?),
-        Kernel::GatedRmsNorm(k) => {
-            let operands = gated_norm::Operands { x: x(0)?, gate: x(1)?, weight: x(2)? };
-            pair(gated_norm::forward(ours()?, operands, k.eps.to_f64(), k.gate)?)
-        }
-        Kernel::GatedRmsNormGrad(k) => {
-            let operands = gated_norm::Operands { x: x(1)?, gate: x(2)?, weight: x(3)? };
-            gated_norm::backward(ours()?, x(0)?, operands, x(4)?, k.gate)?.into()
-        }
+        Kernel::GatedRmsNorm(k) => call.gated_rms_norm(k)?,
+        Kernel::GatedRmsNormGrad(k) => call.gated_rms_norm_grad(k)?,
 
         Kernel::Reshape(k) => vec![arrange::reshape(x(0)?, &k.dims)?],
         Kernel::Concat(_) => vec![Tensor::f_cat(operands, -1)?],
         Kernel::Split(k) => x(0)?.f_split_with_sizes(&k.widths, -1)?,
-        Kernel::Zeros(k) => {
-            let dims: Vec<i64> = k.dims.iter().map(|d| d.at(context.sizes)).collect();
-            let Machine { kind, device, kernels: _ } = context.machine;
-            vec![Tensor::f_zeros(dims, (kind, device))?]
-        }
-        Kernel::Index(k) => {
-            let Machine { kind, device, kernels: _ } = context.machine;
-            vec![Tensor::f_arange(k.count, (kind, device))?]
-        }
-        Kernel::Cast(k) => {
-            let kind = context.machine.kind_of(k.to);
-            // Not a view, even where the dtype stays.
-            vec![if x(0)?.kind() == kind {
-                arrange::copy(x(0)?)?
-            } else {
-                x(0)?.f_to_kind(kind)?
-            }]
-        }
+        Kernel::Zeros(k) => call.zeros(k)?,
+        Kernel::Index(k) => call.index(k)?,
+        Kernel::Cast(k) => call.cast(k)?,
         Kernel::RepeatHeads(k) => vec![arrange::repeat_heads(x(0)?, k.times)?],
         Kernel::RepeatHeadsGrad(k) => vec![arrange::sum_repeats(x(0)?, k.times)?],
         Kernel::AppendTime(_) => vec![arrange::append_time(x(0)?, x(1)?)?],
         Kernel::LastTime(k) => vec![arrange::last_time(x(0)?, k.rows)?],
 
-        Kernel::Rope(k) => {
-            let rotation = rope::Rotation {
-                theta: k.theta.to_f64(),
-                dims: k.dims,
-                layout: k.layout,
-                inverse: k.inverse,
-                scaling: k.scaling,
-            };
-            let mut tables = context.tables.borrow_mut();
-            let time = x(0)?.size().get(1).copied().unwrap_or(0);
-            let alone = [(integer(1)?, time)];
-            let positions = context.each.map_or(&alone[..], |each| each.positions);
-            vec![rope::apply(ours()?, x(0)?, positions, rotation, &mut tables)?]
-        }
-        Kernel::Attention(k) => {
-            let operands = attended(&k.scores, operands, 0, 3)?;
-            pair(match context.each {
-                Some(each) => {
-                    let caches = [each.keys, each.values];
-                    attention::forward_each(attention_path(choice)?, operands, caches)?
-                }
-                None => attention::forward(attention_path(choice)?, operands)?,
-            })
-        }
-        Kernel::AttentionGrad(k) => {
-            let of = attended(&k.scores, operands, 1, 6)?;
-            attention::backward(attention_path(choice)?, x(0)?, of, x(4)?, x(5)?)?
-        }
-        Kernel::CausalConv(k) => {
-            let operands = canon::Operands {
-                inputs: some(operands, 0, k.parts)?,
-                weight: x(k.parts)?,
-                bias: given(k.bias, k.parts + 1)?,
-                state: given(k.state, k.parts + 1 + usize::from(k.bias))?,
-            };
-            let options = canon::Options { residual: k.residual, activation: k.activation };
-            canon::forward(ours()?, operands, options)?
-        }
-        Kernel::CausalConvGrad(k) => {
-            let grads = some(operands, 0, k.parts)?;
-            let operands = canon::Operands {
-                inputs: some(operands, k.parts, k.parts)?,
-                weight: x(2 * k.parts)?,
-                bias: given(k.bias, 2 * k.parts + 1)?,
-                state: None,
-            };
-            let options = canon::Options { residual: k.residual, activation: k.activation };
-            convolved(canon::backward(ours()?, grads, operands, options)?)
-        }
-        Kernel::CausalConvState(k) => {
-            let state = given(k.state, k.parts)?;
-            vec![canon::next_state_of(some(operands, 0, k.parts)?, k.kernel, state)?]
-        }
-        Kernel::ConvSwiGlu(k) => {
-            let operands = canon::Operands {
-                inputs: some(operands, 0, 2)?,
-                weight: x(2)?,
-                bias: given(k.bias, 3)?,
-                state: given(k.state, 3 + usize::from(k.bias))?,
-            };
-            vec![canon::gated::forward(ours()?, operands, k.residual)?]
-        }
-        Kernel::ConvSwiGluGrad(k) => {
-            let operands = canon::Operands {
-                inputs: some(operands, 1, 2)?,
-                weight: x(3)?,
-                bias: given(k.bias, 4)?,
-                state: None,
-            };
-            convolved(canon::gated::backward(ours()?, x(0)?, operands, k.residual)?)
-        }
+        Kernel::Rope(k) => call.rope(k)?,
+        Kernel::Attention(k) => call.attention(k)?,
+        Kernel::AttentionGrad(k) => call.attention_grad(k)?,
+        Kernel::CausalConv(k) => call.causal_conv(k)?,
+        Kernel::CausalConvGrad(k) => call.causal_conv_grad(k)?,
+        Kernel::CausalConvState(k) => call.causal_conv_state(k)?,
+        Kernel::ConvSwiGlu(k) => call.conv_swiglu(k)?,
+        Kernel::ConvSwiGluGrad(k) => call.conv_swiglu_grad(k)?,
         Kernel::Shift(k) => vec![arrange::shift(x(0)?, given(k.state, 1)?)?],
         Kernel::ShiftGrad(_) => vec![arrange::shift_grad(x(0)?)?],
-        Kernel::Scan(k) => {
-            let count = k.scan.operands.len();
-            let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
-            let (operands, state) = (some(operands, 0, count)?, given(k.state, count)?);
-            let scanned = scan::forward(recurrence(k.scan)?, ours()?, operands, state, settings)?;
-            vec![scanned.y, scanned.state]
-        }
-        Kernel::ScanGrad(k) => {
-            let operands = some(operands, 1, k.scan.operands.len())?;
-            let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
-            scan::backward(recurrence(k.scan)?, ours()?, x(0)?, operands, settings)?
-        }
+        Kernel::Scan(k) => call.scan(k)?,
+        Kernel::ScanGrad(k) => call.scan_grad(k)?,
 
-        Kernel::CrossEntropy(k) => {
-            let loss::Losses { nll, lse, loss, counted, likeliest: _ } =
-                loss::forward(ours()?, x(0)?, x(1)?, terms(k.nll_square, k.z_loss))?;
-            vec![nll, lse, loss, counted]
-        }
+        Kernel::CrossEntropy(k) => call.cross_entropy(k)?,
         Kernel::ShiftTargets(k) => vec![arrange::shift_targets(x(0)?, k.by)?],
-        Kernel::CrossEntropyGrad(k) => {
-            let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
-            let (terms, over) = (terms(k.nll_square, k.z_loss), context.consumes_first);
-            let scale = k.weight.to_f64() * number(4)?;
-            vec![loss::backward(ours()?, x(0)?, kept, scale, terms, over)?]
-        }
+        Kernel::CrossEntropyGrad(k) => call.cross_entropy_grad(k)?,
         Kernel::Argmax(_) => vec![loss::argmax(x(0)?)?],
-        Kernel::HeadLoss(k) => {
-            let (path, product) = head_path(choice)?;
-            let head = head(operands, k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
-            let scores = head_loss::forward(path, head)?;
-            vec![scores.nll, scores.loss, scores.counted, scores.argmax]
-        }
-        Kernel::HeadLossGrad(k) => {
-            let (path, product) = head_path(choice)?;
-            let head = head(operands, k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
-            let scale = k.weight.to_f64() * number(3 + usize::from(k.bias))?;
-            let made = head_loss::backward(path, head, scale)?;
-            [made.loss, made.counted, made.x, made.weight].into_iter().chain(made.bias).collect()
-        }
+        Kernel::HeadLoss(k) => call.head_loss(k)?,
+        Kernel::HeadLossGrad(k) => call.head_loss_grad(k)?,
 
         Kernel::Accumulate(_) => vec![update::accumulate(x(0)?, x(1)?)?],
         Kernel::GradNorm(_) => vec![update::grad_norm(ours()?, operands)?],
         Kernel::Clip(k) => vec![update::clip(x(0)?, k.max.map(|max| max.to_f64()))?],
-        Kernel::Muon(k) => {
-            let update = muon::Update { p: x(0)?, g: x(1)?, m: x(2)?, coefficient: x(3)? };
-            let options = muon::Muon {
-                momentum: k.momentum.to_f64(),
-                nesterov: k.nesterov,
-                scale: k.scale,
-                decay: k.decay.to_f64(),
-                lr: k.rate.to_f64() * number(4)?,
-            };
-            pair(muon::muon(ours()?, update, options)?)
-        }
-        Kernel::AdamW(k) => {
-            let update = update::Update {
-                p: x(0)?,
-                g: x(1)?,
-                m: x(2)?,
-                v: x(3)?,
-                coefficient: x(4)?,
-                copy: context.copy,
-            };
-            let options = update::AdamW {
-                beta1: k.beta1.to_f64(),
-                beta2: k.beta2.to_f64(),
-                eps: k.eps.to_f64(),
-                decay: k.decay.to_f64(),
-                lr: k.rate.to_f64() * number(5)?,
-                step: integer(6)?,
-            };
-            let (p, m, v) = update::adamw(ours()?, update, options)?;
-            vec![p, m, v]
-        }
+        Kernel::Muon(k) => call.muon(k)?,
+        Kernel::AdamW(k) => call.adamw(k)?,
     })
+}
+
+/// A kernel's operands and the implementation that was chosen for it.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    choice: Choice,
+    operands: &'a [&'a Tensor],
+    context: &'a Context<'a>,
+}
+
+impl<'a> Call<'a> {
+    /// Operand i of the kernel's contract.
+    fn x(&self, i: usize) -> Result<&'a Tensor, KernelError> {
+        self.operands.get(i).copied().ok_or_else(|| wrong(format!("operand {i} is missing")))
+    }
+
+    fn number(&self, i: usize) -> Result<f64, KernelError> {
+        transfer::given(self.x(i)?)
+    }
+
+    fn integer(&self, i: usize) -> Result<i64, KernelError> {
+        transfer::given_integer(self.x(i)?)
+    }
+
+    /// The operand, if it is there.
+    fn given(&self, is: bool, i: usize) -> Result<Option<&'a Tensor>, KernelError> {
+        if is { self.x(i).map(Some) } else { Ok(None) }
+    }
+
+    /// `count` operands from `first`.
+    fn some(&self, first: usize, count: usize) -> Result<&'a [&'a Tensor], KernelError> {
+        self.operands.get(first..first + count).ok_or_else(|| {
+            wrong(format!("{} operands instead of {}", self.operands.len(), first + count))
+        })
+    }
+
+    fn ours(&self) -> Result<Path, KernelError> {
+        let Choice::Ours(path) = self.choice else { return Err(not_for(self.choice)) };
+        Ok(path)
+    }
+
+    fn product(&self) -> Result<Product, KernelError> {
+        let Choice::Product(product) = self.choice else { return Err(not_for(self.choice)) };
+        Ok(product)
+    }
+
+    fn form(&self) -> Result<experts::Form, KernelError> {
+        let Choice::Experts(form) = self.choice else { return Err(not_for(self.choice)) };
+        Ok(form)
+    }
+
+    fn attention_path(&self) -> Result<attention::Path, KernelError> {
+        let Choice::Attention(path) = self.choice else { return Err(not_for(self.choice)) };
+        Ok(path)
+    }
+
+    fn head_path(&self) -> Result<(Path, Product), KernelError> {
+        let Choice::Head(path, product) = self.choice else { return Err(not_for(self.choice)) };
+        Ok((path, product))
+    }
+
+    fn embed_grad(&self, k: &kernel::EmbedGrad) -> Result<Vec<Tensor>, KernelError> {
+        Ok(vec![if let Choice::Ours(Path::Cuda(_)) = self.choice {
+            let launcher = cuda::launcher(self.x(0)?.device())?;
+            cuda::sums::embed_backward(launcher, self.x(0)?, self.x(1)?, k.vocab)?
+        } else {
+            linear::embed_grad(self.x(0)?, self.x(1)?, k.vocab)?
+        }])
+    }
+
+    fn pointwise_grad(&self, k: &kernel::PointwiseGrad) -> Result<Vec<Tensor>, KernelError> {
+        let function = function(k.function)?;
+        Ok(vec![match (self.choice, pointwise::single_gradient(function)) {
+            (Choice::SingleOperation, Some(gradient)) => gradient(self.x(0)?, self.x(1)?)?,
+            (Choice::SingleOperation, None) => return Err(not_for(self.choice)),
+            (_, _) => pointwise::gradient(function, self.x(0)?, self.x(1)?)?,
+        }])
+    }
+
+    fn dropout(&self, k: &kernel::Dropout) -> Result<Vec<Tensor>, KernelError> {
+        let mask = Mask::new(self.integer(1)? as u64, &k.place, k.rate.to_f64());
+        Ok(vec![dropout::run(self.ours()?, self.x(0)?, mask, self.integer(2)?)?])
+    }
+
+    fn gated_rms_norm(&self, k: &kernel::GatedRmsNorm) -> Result<Vec<Tensor>, KernelError> {
+        let operands =
+            gated_norm::GatedNormOperands { x: self.x(0)?, gate: self.x(1)?, weight: self.x(2)? };
+        Ok(pair(gated_norm::forward(self.ours()?, operands, k.eps.to_f64(), k.gate)?))
+    }
+
+    fn gated_rms_norm_grad(
+        &self,
+        k: &kernel::GatedRmsNormGrad,
+    ) -> Result<Vec<Tensor>, KernelError> {
+        let operands =
+            gated_norm::GatedNormOperands { x: self.x(1)?, gate: self.x(2)?, weight: self.x(3)? };
+        Ok(gated_norm::backward(self.ours()?, self.x(0)?, operands, self.x(4)?, k.gate)?.into())
+    }
+
+    fn zeros(&self, k: &kernel::Zeros) -> Result<Vec<Tensor>, KernelError> {
+        let dims: Vec<i64> = k.dims.iter().map(|d| d.at(self.context.sizes)).collect();
+        let Machine { kind, device, kernels: _ } = self.context.machine;
+        Ok(vec![Tensor::f_zeros(dims, (kind, device))?])
+    }
+
+    fn index(&self, k: &kernel::Index) -> Result<Vec<Tensor>, KernelError> {
+        let Machine { kind, device, kernels: _ } = self.context.machine;
+        Ok(vec![Tensor::f_arange(k.count, (kind, device))?])
+    }
+
+    fn cast(&self, k: &kernel::Cast) -> Result<Vec<Tensor>, KernelError> {
+        let kind = self.context.machine.kind_of(k.to);
+        // Not a view, even where the dtype stays.
+        Ok(vec![if self.x(0)?.kind() == kind {
+            arrange::copy(self.x(0)?)?
+        } else {
+            self.x(0)?.f_to_kind(kind)?
+        }])
+    }
+
+    fn rope(&self, k: &kernel::Rope) -> Result<Vec<Tensor>, KernelError> {
+        let rotation = rope::Rotation {
+            theta: k.theta.to_f64(),
+            dims: k.dims,
+            layout: k.layout,
+            inverse: k.inverse,
+            scaling: k.scaling,
+        };
+        let mut tables = self.context.tables.borrow_mut();
+        let time = self.x(0)?.size().get(1).copied().unwrap_or(0);
+        let alone = [(self.integer(1)?, time)];
+        let positions = self.context.each.map_or(&alone[..], |each| each.positions);
+        Ok(vec![rope::apply(self.ours()?, self.x(0)?, positions, rotation, &mut tables)?])
+    }
+
+    fn attention(&self, k: &kernel::Attention) -> Result<Vec<Tensor>, KernelError> {
+        let operands = self.attended(&k.scores, 0, 3)?;
+        Ok(pair(match self.context.each {
+            Some(each) => {
+                let caches = [each.keys, each.values];
+                attention::forward_each(self.attention_path()?, operands, caches)?
+            }
+            None => attention::forward(self.attention_path()?, operands)?,
+        }))
+    }
+
+    fn attention_grad(&self, k: &kernel::AttentionGrad) -> Result<Vec<Tensor>, KernelError> {
+        let operands = self.attended(&k.scores, 1, 6)?;
+        Ok(attention::backward(
+            self.attention_path()?,
+            self.x(0)?,
+            operands,
+            self.x(4)?,
+            self.x(5)?,
+        )?)
+    }
+
+    fn causal_conv(&self, k: &kernel::CausalConv) -> Result<Vec<Tensor>, KernelError> {
+        let operands = canon::ConvOperands {
+            inputs: self.some(0, k.parts)?,
+            weight: self.x(k.parts)?,
+            bias: self.given(k.bias, k.parts + 1)?,
+            state: self.given(k.state, k.parts + 1 + usize::from(k.bias))?,
+        };
+        let options = canon::Options { residual: k.residual, activation: k.activation };
+        Ok(canon::forward(self.ours()?, operands, options)?)
+    }
+
+    fn causal_conv_grad(&self, k: &kernel::CausalConvGrad) -> Result<Vec<Tensor>, KernelError> {
+        let grads = self.some(0, k.parts)?;
+        let operands = canon::ConvOperands {
+            inputs: self.some(k.parts, k.parts)?,
+            weight: self.x(2 * k.parts)?,
+            bias: self.given(k.bias, 2 * k.parts + 1)?,
+            state: None,
+        };
+        let options = canon::Options { residual: k.residual, activation: k.activation };
+        Ok(convolved(canon::backward(self.ours()?, grads, operands, options)?))
+    }
+
+    fn causal_conv_state(&self, k: &kernel::CausalConvState) -> Result<Vec<Tensor>, KernelError> {
+        let state = self.given(k.state, k.parts)?;
+        Ok(vec![canon::next_state_of(self.some(0, k.parts)?, k.kernel, state)?])
+    }
+
+    fn conv_swiglu(&self, k: &kernel::ConvSwiGlu) -> Result<Vec<Tensor>, KernelError> {
+        let operands = canon::ConvOperands {
+            inputs: self.some(0, 2)?,
+            weight: self.x(2)?,
+            bias: self.given(k.bias, 3)?,
+            state: self.given(k.state, 3 + usize::from(k.bias))?,
+        };
+        Ok(vec![canon::gated::forward(self.ours()?, operands, k.residual)?])
+    }
+
+    fn conv_swiglu_grad(&self, k: &kernel::ConvSwiGluGrad) -> Result<Vec<Tensor>, KernelError> {
+        let operands = canon::ConvOperands {
+            inputs: self.some(1, 2)?,
+            weight: self.x(3)?,
+            bias: self.given(k.bias, 4)?,
+            state: None,
+        };
+        Ok(convolved(canon::gated::backward(self.ours()?, self.x(0)?, operands, k.residual)?))
+    }
+
+    fn scan(&self, k: &kernel::Scan) -> Result<Vec<Tensor>, KernelError> {
+        let count = k.scan.operands.len();
+        let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
+        let (operands, state) = (self.some(0, count)?, self.given(k.state, count)?);
+        let scanned = scan::forward(recurrence(k.scan)?, self.ours()?, operands, state, settings)?;
+        Ok(vec![scanned.y, scanned.state])
+    }
+
+    fn scan_grad(&self, k: &kernel::ScanGrad) -> Result<Vec<Tensor>, KernelError> {
+        let operands = self.some(1, k.scan.operands.len())?;
+        let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
+        Ok(scan::backward(recurrence(k.scan)?, self.ours()?, self.x(0)?, operands, settings)?)
+    }
+
+    fn cross_entropy(&self, k: &kernel::CrossEntropy) -> Result<Vec<Tensor>, KernelError> {
+        let loss::Losses { nll, lse, loss, counted, likeliest: _ } =
+            loss::forward(self.ours()?, self.x(0)?, self.x(1)?, terms(k.nll_square, k.z_loss))?;
+        Ok(vec![nll, lse, loss, counted])
+    }
+
+    fn cross_entropy_grad(&self, k: &kernel::CrossEntropyGrad) -> Result<Vec<Tensor>, KernelError> {
+        let kept = loss::Kept { targets: self.x(1)?, nll: self.x(2)?, lse: self.x(3)? };
+        let (terms, over) = (terms(k.nll_square, k.z_loss), self.context.consumes_first);
+        let scale = k.weight.to_f64() * self.number(4)?;
+        Ok(vec![loss::backward(self.ours()?, self.x(0)?, kept, scale, terms, over)?])
+    }
+
+    fn head_loss(&self, k: &kernel::HeadLoss) -> Result<Vec<Tensor>, KernelError> {
+        let (path, product) = self.head_path()?;
+        let head = self.head(k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
+        let scores = head_loss::forward(path, head)?;
+        Ok(vec![scores.nll, scores.loss, scores.counted, scores.argmax])
+    }
+
+    fn head_loss_grad(&self, k: &kernel::HeadLossGrad) -> Result<Vec<Tensor>, KernelError> {
+        let (path, product) = self.head_path()?;
+        let head = self.head(k.bias, product, terms(k.nll_square, k.z_loss), k.rows)?;
+        let scale = k.weight.to_f64() * self.number(3 + usize::from(k.bias))?;
+        let gradients = head_loss::backward(path, head, scale)?;
+        Ok([gradients.loss, gradients.counted, gradients.x, gradients.weight]
+            .into_iter()
+            .chain(gradients.bias)
+            .collect())
+    }
+
+    fn muon(&self, k: &kernel::Muon) -> Result<Vec<Tensor>, KernelError> {
+        let update =
+            muon::Update { p: self.x(0)?, g: self.x(1)?, m: self.x(2)?, coefficient: self.x(3)? };
+        let options = muon::Muon {
+            momentum: k.momentum.to_f64(),
+            nesterov: k.nesterov,
+            scale: k.scale,
+            decay: k.decay.to_f64(),
+            lr: k.rate.to_f64() * self.number(4)?,
+        };
+        Ok(pair(muon::muon(self.ours()?, update, options)?))
+    }
+
+    fn adamw(&self, k: &kernel::AdamW) -> Result<Vec<Tensor>, KernelError> {
+        let update = update::Update {
+            p: self.x(0)?,
+            g: self.x(1)?,
+            m: self.x(2)?,
+            v: self.x(3)?,
+            coefficient: self.x(4)?,
+            copy: self.context.copy,
+        };
+        let options = update::AdamW {
+            beta1: k.beta1.to_f64(),
+            beta2: k.beta2.to_f64(),
+            eps: k.eps.to_f64(),
+            decay: k.decay.to_f64(),
+            lr: k.rate.to_f64() * self.number(5)?,
+            step: self.integer(6)?,
+        };
+        let (p, m, v) = update::adamw(self.ours()?, update, options)?;
+        Ok(vec![p, m, v])
+    }
+
+    /// The operands of attention: q, k and v from `first`, sink and slopes from `extra`.
+    fn attended(
+        &self,
+        scores: &Scores,
+        first: usize,
+        extra: usize,
+    ) -> Result<attention::AttentionOperands<'a>, KernelError> {
+        let [q, k, v] = self.some(first, 3)? else { return Err(wrong("no q, k and v".into())) };
+        let mut extra = self.some(extra, scores.extra())?.iter().copied();
+        Ok(attention::AttentionOperands {
+            q,
+            k,
+            v,
+            window: scores.window,
+            scale: scores.scale.map(|scale| scale.to_f64()),
+            softcap: scores.softcap.map(|softcap| softcap.to_f64()),
+            sink: if scores.sink { extra.next() } else { None },
+            slopes: if scores.slopes { extra.next() } else { None },
+        })
+    }
+
+    /// The operands that `HeadLoss` and `HeadLossGrad` begin with: x, weight, bias if any, targets.
+    fn head(
+        &self,
+        bias: bool,
+        product: Product,
+        terms: loss::Terms,
+        rows: i64,
+    ) -> Result<head_loss::Head<'a>, KernelError> {
+        let operands = self.some(0, 3 + usize::from(bias))?;
+        match (operands, bias) {
+            ([x, weight, bias, targets], true) => {
+                Ok(head_loss::Head { x, weight, bias: Some(bias), targets, product, terms, rows })
+            }
+            ([x, weight, targets, ..], _) => {
+                Ok(head_loss::Head { x, weight, bias: None, targets, product, terms, rows })
+            }
+            _ => Err(wrong(format!("{} operands", operands.len()))),
+        }
+    }
 }
 
 /// The gradients of inputs, weight and bias of a convolution, in this order.
@@ -335,76 +486,14 @@ fn recurrence(definition: &Recurrence) -> Result<Scan, KernelError> {
     Scan::of(definition).ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
 }
 
-fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
-    let Choice::Attention(path) = choice else { return Err(not_for(choice)) };
-    Ok(path)
-}
-
-fn head_path(choice: Choice) -> Result<(Path, Product), KernelError> {
-    let Choice::Head(path, product) = choice else { return Err(not_for(choice)) };
-    Ok((path, product))
-}
-
 fn not_for(choice: Choice) -> KernelError {
     wrong(format!("`{choice}` was chosen for it"))
-}
-
-/// The operands of attention: q, k and v from `first`, sink and slopes from `extra`.
-fn attended<'a>(
-    scores: &Scores,
-    operands: &[&'a Tensor],
-    first: usize,
-    extra: usize,
-) -> Result<attention::Operands<'a>, KernelError> {
-    let [q, k, v] = some(operands, first, 3)? else { return Err(wrong("no q, k and v".into())) };
-    let mut extra = some(operands, extra, scores.extra())?.iter().copied();
-    Ok(attention::Operands {
-        q,
-        k,
-        v,
-        window: scores.window,
-        scale: scores.scale.map(|scale| scale.to_f64()),
-        softcap: scores.softcap.map(|softcap| softcap.to_f64()),
-        sink: if scores.sink { extra.next() } else { None },
-        slopes: if scores.slopes { extra.next() } else { None },
-    })
 }
 
 fn terms(nll_square: Decimal, z_loss: Decimal) -> loss::Terms {
     loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() }
 }
 
-/// The operands that `HeadLoss` and `HeadLossGrad` begin with: x, weight, bias if any, targets.
-fn head<'a>(
-    operands: &[&'a Tensor],
-    bias: bool,
-    product: Product,
-    terms: loss::Terms,
-    rows: i64,
-) -> Result<head_loss::Head<'a>, KernelError> {
-    let operands = some(operands, 0, 3 + usize::from(bias))?;
-    match (operands, bias) {
-        ([x, weight, bias, targets], true) => {
-            Ok(head_loss::Head { x, weight, bias: Some(bias), targets, product, terms, rows })
-        }
-        ([x, weight, targets, ..], _) => {
-            Ok(head_loss::Head { x, weight, bias: None, targets, product, terms, rows })
-        }
-        _ => Err(wrong(format!("{} operands", operands.len()))),
-    }
-}
-
-/// `count` operands from `first`.
-fn some<'a, 't>(
-    operands: &'a [&'t Tensor],
-    first: usize,
-    count: usize,
-) -> Result<&'a [&'t Tensor], KernelError> {
-    operands
-        .get(first..first + count)
-        .ok_or_else(|| wrong(format!("{} operands instead of {}", operands.len(), first + count)))
-}
-
-fn wrong(why: String) -> KernelError {
-    KernelError::new(format!("{why}\nhelp: this is a bug in canonc; please report it"))
+fn wrong(reason: String) -> KernelError {
+    KernelError::new(format!("{reason}\nhelp: this is a bug in canonc; please report it"))
 }

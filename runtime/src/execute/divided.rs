@@ -8,7 +8,7 @@ use compiler::plan::{Extent, Input, Kernel, Output, Plan};
 
 /// The plan for flat pieces of the parameters with these lengths.
 pub(super) fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
-    let of = |id: u32| lengths.get(id as usize).copied();
+    let length_of = |id: u32| lengths.get(id as usize).copied();
     let mut known = BTreeMap::new();
     for (input, id) in &plan.inputs {
         let length = match input {
@@ -17,7 +17,7 @@ pub(super) fn divided(mut plan: Plan, lengths: &[i64]) -> Plan {
             | Input::FirstMoment(param)
             | Input::SecondMoment(param)
             | Input::Left(Output::Gradient(param))
-            | Input::Right(Output::Gradient(param)) => of(param.0),
+            | Input::Right(Output::Gradient(param)) => length_of(param.0),
             Input::Tokens
             | Input::Targets
             | Input::Position

@@ -33,7 +33,7 @@ pub(super) enum StepMark {
 }
 
 impl StepClock {
-    pub(super) fn of(device: Device) -> Self {
+    pub(super) fn for_device(device: Device) -> Self {
         match device {
             Device::Cuda(index) => Self::Cuda(index),
             Device::Cpu | Device::Mps | Device::Vulkan => Self::Host,
@@ -126,13 +126,13 @@ mod tests {
         }
         let times = laps.times().unwrap();
         assert_eq!(times, [30, 0, 200].map(Duration::from_millis));
-        let whole = ["mark", "mark", "mark", "mark", "0 to 1", "1 to 2", "2 to 3"];
-        assert_eq!(*asked.borrow(), whole);
+        let expected = ["mark", "mark", "mark", "mark", "0 to 1", "1 to 2", "2 to 3"];
+        assert_eq!(*asked.borrow(), expected);
     }
 
     #[test]
     fn steps_without_a_gap_add_up_to_the_whole() {
-        let mut laps = Laps::start(StepClock::of(Device::Cpu)).unwrap();
+        let mut laps = Laps::start(StepClock::for_device(Device::Cpu)).unwrap();
         for _ in 0..3 {
             laps.lap().unwrap();
         }
@@ -140,13 +140,13 @@ mod tests {
         else {
             panic!("not the host's clock")
         };
-        let whole = end.duration_since(*start);
-        assert_eq!(laps.times().unwrap().into_iter().sum::<Duration>(), whole);
+        let total = end.duration_since(*start);
+        assert_eq!(laps.times().unwrap().into_iter().sum::<Duration>(), total);
     }
 
     #[test]
     fn a_gpu_is_timed_by_its_events() {
-        assert!(matches!(StepClock::of(Device::Cuda(3)), StepClock::Cuda(3)));
+        assert!(matches!(StepClock::for_device(Device::Cuda(3)), StepClock::Cuda(3)));
         // Without a GPU there is an error, never the host's time.
         assert!(Laps::start(StepClock::Cuda(3)).is_err());
     }

@@ -77,8 +77,8 @@ fn run(plan: &Plan, order: &[usize], sizes: Sizes, give: &dyn Fn(Input) -> Tenso
             tables: &tables,
             each: None,
         };
-        let made = widen::run(&step.kernel, choice, &operands, &context, &kinds).unwrap();
-        for (id, result) in step.outputs.iter().zip(made) {
+        let results = widen::run(&step.kernel, choice, &operands, &context, &kinds).unwrap();
+        for (id, result) in step.outputs.iter().zip(results) {
             // A result that nobody reads.
             if readers[root(*id)] == 0 {
                 poison(&result);

@@ -43,7 +43,7 @@ impl Model {
         Self { trainer, weights, moments, vocab: graph.vocab }
     }
 
-    fn of(family: Family, precision: Precision) -> Self {
+    fn for_family(family: Family, precision: Precision) -> Self {
         Self::new(&models::graph(family, Size::Small).unwrap(), precision)
     }
 
@@ -73,11 +73,11 @@ fn address(tensor: &Tensor) -> Argument {
 /// The launches of AdamW: COPY, and the copy's address by the parameter's.
 fn adamw(launched: &[Launched]) -> BTreeMap<u64, (Constant, Argument)> {
     let launches = launched.iter().filter(|one| one.kernel == "adamw");
-    let of = |one: &Launched| {
+    let entry = |one: &Launched| {
         let [Argument::Address(p), _, _, _, copy, ..] = one.values[..] else { panic!("{one:?}") };
         (p, (one.compiled.constants["COPY"].clone(), copy))
     };
-    launches.map(of).collect()
+    launches.map(entry).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_update_writes_the_bf16_copies_that_the_next_micro_batch_reads() {
     // Mamba2 has parameters that only f32 parts read.
     for family in [Family::Llama, Family::Mamba2] {
         recorded(|recorder| {
-            let mut model = Model::of(family, Precision::Bf16);
+            let mut model = Model::for_family(family, Precision::Bf16);
             let sums = model.micro_batch();
             recorder.take();
             model.update(&sums.gradients).unwrap();
@@ -109,14 +109,14 @@ fn an_update_writes_the_bf16_copies_that_the_next_micro_batch_reads() {
             assert_eq!(again, written, "memory is used again");
         });
     }
-    let some = |family| !Model::of(family, Precision::Bf16).rounded().is_empty();
+    let some = |family| !Model::for_family(family, Precision::Bf16).rounded().is_empty();
     assert!(some(Family::Llama) && some(Family::Mamba2));
 }
 
 #[test]
 fn an_update_in_f32_copies_nothing() {
     recorded(|recorder| {
-        let mut model = Model::of(Family::Llama, Precision::F32);
+        let mut model = Model::for_family(Family::Llama, Precision::F32);
         let sums = model.micro_batch();
         model.update(&sums.gradients).unwrap();
         let launched = adamw(&recorder.take());
@@ -130,7 +130,7 @@ fn an_update_in_f32_copies_nothing() {
 #[test]
 fn a_copy_is_known_only_after_an_update_that_wrote_it() {
     recorded(|_| {
-        let mut model = Model::of(Family::Llama, Precision::Bf16);
+        let mut model = Model::for_family(Family::Llama, Precision::Bf16);
         let first = *model.rounded().first().unwrap();
         let sums = model.micro_batch();
         model.update(&sums.gradients).unwrap();
@@ -148,7 +148,7 @@ fn a_copy_is_known_only_after_an_update_that_wrote_it() {
 
 #[test]
 fn the_cpus_update_leaves_copies_to_be_made() {
-    let mut model = Model::of(Family::Llama, Precision::Bf16);
+    let mut model = Model::for_family(Family::Llama, Precision::Bf16);
     let first = *model.rounded().first().unwrap();
     let sums = model.micro_batch();
     assert!(model.weights.known_rounded(first).is_some());
@@ -230,10 +230,10 @@ fn a_step_on_a_gpu_widens_no_function_of_one_number() {
         let on_cpu = widened(family);
         let on_gpu = recorded(|_| widened(family));
         assert!(!on_cpu.is_empty());
-        let functions = |found: &BTreeSet<String>| -> Vec<String> {
+        let functions = |names: &BTreeSet<String>| -> Vec<String> {
             let is =
                 |name: &&String| Function::ALL.iter().any(|f| name.starts_with(&format!("{f:?}")));
-            found.iter().filter(is).cloned().collect()
+            names.iter().filter(is).cloned().collect()
         };
         assert_eq!(functions(&on_gpu), Vec::<String>::new(), "{}", family.name());
         if family == Family::Gla {
@@ -256,11 +256,11 @@ fn single_gradients_are_the_composed_ones() {
         let kept = if function == Function::Exp { &y } else { &x };
         let wide = |x: &Tensor| x.to_kind(Kind::Double);
         let exact = pointwise::gradient(function, &wide(&dy), &wide(kept)).unwrap();
-        let made = gradient(&dy, kept).unwrap();
+        let computed = gradient(&dy, kept).unwrap();
         // Gelu's slope crosses 0, so digits of its gradient cancel.
         let gelu = matches!(function, Function::GeluErf | Function::GeluTanh);
         let size = if gelu { exact.abs() + 1.0 } else { exact.abs() + 1e-30 };
-        let error = (wide(&made) - &exact).abs() / size;
+        let error = (wide(&computed) - &exact).abs() / size;
         // Farther from 0, exp overflows f32.
         let most = error.masked_select(&x.abs().le(80.0)).max().double_value(&[]);
         assert!(most <= 4e-6, "{function:?}: {most:e}");

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use compiler::graph::ParamId;
-use compiler::plan::{Input, Kernel, Output, Sizes, ValId};
+use compiler::plan::{Input, Kernel, Output, Sizes, Step, ValId};
 use tch::Tensor;
 
 use super::laps::{Laps, StepClock};
@@ -50,14 +50,14 @@ impl Executor {
             next: 0,
         };
         for (input, id, tensor) in given {
-            running.place(input, id, tensor)?;
+            running.set_input(input, id, tensor)?;
         }
         Ok(running)
     }
 }
 
 impl Running<'_> {
-    fn place(&mut self, input: Input, id: ValId, tensor: Tensor) -> Result<(), ExecuteError> {
+    fn set_input(&mut self, input: Input, id: ValId, tensor: Tensor) -> Result<(), ExecuteError> {
         let tensor = self.executor.fitted(input, id, tensor, self.sizes)?;
         put(&mut self.values, id, tensor);
         Ok(())
@@ -71,7 +71,7 @@ impl Running<'_> {
     ) -> Result<(), ExecuteError> {
         let inputs = &self.executor.plan.inputs;
         match inputs.iter().find(|(known, _)| *known == input) {
-            Some((_, id)) => self.place(input, *id, tensor()?),
+            Some((_, id)) => self.set_input(input, *id, tensor()?),
             None => Ok(()),
         }
     }
@@ -92,8 +92,8 @@ impl Running<'_> {
     /// Frees an input that no later step reads, or that will be supplied again.
     pub(crate) fn give_up(&mut self, input: Input) {
         let inputs = &self.executor.plan.inputs;
-        let found = inputs.iter().find(|(known, _)| *known == input);
-        if let Some(value) = found.and_then(|(_, id)| self.values.get_mut(id.0 as usize)) {
+        let entry = inputs.iter().find(|(known, _)| *known == input);
+        if let Some(value) = entry.and_then(|(_, id)| self.values.get_mut(id.0 as usize)) {
             *value = None;
         }
     }
@@ -105,37 +105,16 @@ impl Running<'_> {
         mut observer: Option<StepObserver<'_>>,
     ) -> Result<(), ExecuteError> {
         let _guard = tch::no_grad_guard();
-        let Executor { plan, machine, choices, consumes, tables, trace, .. } = self.executor;
+        let Executor { plan, machine, trace, .. } = self.executor;
         let timed = |error: KernelError| ExecuteError::new(format!("time of a step: {error}"));
         let mut laps = match observer {
-            Some(_) => Some(Laps::start(StepClock::of(machine.device)).map_err(timed)?),
+            Some(_) => Some(Laps::start(StepClock::for_device(machine.device)).map_err(timed)?),
             None => None,
         };
         let first = self.next;
         let steps = plan.steps.iter().enumerate().take(end).skip(first);
         for (n, step) in steps {
-            let operands: Option<Vec<&Tensor>> =
-                step.inputs.iter().map(|id| self.values.get(id.0 as usize)?.as_ref()).collect();
-            let (Some(operands), Some(choice)) = (operands, choices.get(n)) else {
-                return Err(self.executor.broken(n, "an operand is missing"));
-            };
-            let context = dispatch::Context {
-                machine: *machine,
-                sizes: self.sizes,
-                consumes_first: consumes.get(n) == Some(&true),
-                copy: step.inputs.first().and_then(|id| self.copies.get(id)),
-                tables,
-                each: None,
-            };
-            let results = match (&step.kernel, self.norm) {
-                (Kernel::GradNorm(_), Some(norm)) => vec![Tensor::from(norm)],
-                (kernel, _) => self.executor.compute(n, kernel, *choice, &operands, &context)?,
-            };
-            if results.len() != step.outputs.len() {
-                return Err(self
-                    .executor
-                    .broken(n, "its kernel returned a wrong number of results"));
-            }
+            let results = self.results(n, step)?;
             if let Some(trace) = trace.borrow_mut().as_mut() {
                 trace.add(n, &results)?;
             }
@@ -165,6 +144,32 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The results of step n.
+    fn results(&self, n: usize, step: &Step) -> Result<Vec<Tensor>, ExecuteError> {
+        let Executor { machine, choices, consumes, tables, .. } = self.executor;
+        let operands: Option<Vec<&Tensor>> =
+            step.inputs.iter().map(|id| self.values.get(id.0 as usize)?.as_ref()).collect();
+        let (Some(operands), Some(choice)) = (operands, choices.get(n)) else {
+            return Err(self.executor.broken(n, "an operand is missing"));
+        };
+        let context = dispatch::Context {
+            machine: *machine,
+            sizes: self.sizes,
+            consumes_first: consumes.get(n) == Some(&true),
+            copy: step.inputs.first().and_then(|id| self.copies.get(id)),
+            tables,
+            each: None,
+        };
+        let results = match (&step.kernel, self.norm) {
+            (Kernel::GradNorm(_), Some(norm)) => vec![Tensor::from(norm)],
+            (kernel, _) => self.executor.compute(n, kernel, *choice, &operands, &context)?,
+        };
+        if results.len() != step.outputs.len() {
+            return Err(self.executor.broken(n, "its kernel returned a wrong number of results"));
+        }
+        Ok(results)
     }
 
     /// Removes and returns an output that is ready.

@@ -180,13 +180,24 @@ impl<'a> Together<'a> {
         };
         together.find_constants();
         together.ways = together.ways();
-        let some = together.sizes.first().copied().unwrap_or(Sizes { batch: 1, time: 1, past: 0 });
+        together.set_inputs(shared, given)?;
+        Ok(together)
+    }
+
+    /// Binds the inputs that all sequences share, and each sequence's own.
+    fn set_inputs(
+        &mut self,
+        shared: Vec<(Input, ValId, Tensor)>,
+        given: Vec<Vec<(Input, ValId, Tensor)>>,
+    ) -> Result<(), ExecuteError> {
+        let executor = self.executor;
+        let some = self.sizes.first().copied().unwrap_or(Sizes { batch: 1, time: 1, past: 0 });
         for (input, id, tensor) in shared {
             let tensor = executor.fitted(input, id, tensor, some)?;
-            together.put(id, Shared::One(tensor));
+            self.put(id, Shared::One(tensor));
         }
         let mut split: Vec<(ValId, Vec<Tensor>)> = Vec::new();
-        for (given, sizes) in given.into_iter().zip(together.sizes.clone()) {
+        for (given, sizes) in given.into_iter().zip(self.sizes.clone()) {
             for (at, (input, id, tensor)) in given.into_iter().enumerate() {
                 let tensor = executor.fitted(input, id, tensor, sizes)?;
                 match split.get_mut(at) {
@@ -196,9 +207,9 @@ impl<'a> Together<'a> {
             }
         }
         for (id, tensors) in split {
-            together.put(id, Shared::Split(tensors));
+            self.put(id, Shared::Split(tensors));
         }
-        Ok(together)
+        Ok(())
     }
 
     /// Adds the values that depend on constants alone.
@@ -362,7 +373,7 @@ impl Together<'_> {
     }
 
     /// A value of one sequence.
-    fn of(&self, n: usize, id: ValId, sequence: usize) -> Result<Tensor, ExecuteError> {
+    fn of_sequence(&self, n: usize, id: ValId, sequence: usize) -> Result<Tensor, ExecuteError> {
         match self.value(n, id)? {
             Shared::One(tensor) => Ok(tensor.shallow_clone()),
             Shared::Joined(all) => Ok(self.rows.one(all, sequence)?),
@@ -438,7 +449,7 @@ impl Together<'_> {
             operands.push(match self.has_rows(*id) || self.is_one(*id) {
                 true => self.all_rows(n, *id)?,
                 // One number for each sequence, which is also in `positions`.
-                false => self.of(n, *id, 0)?,
+                false => self.of_sequence(n, *id, 0)?,
             });
         }
         let each = dispatch::Each { positions: &self.positions, keys: &[], values: &[] };
@@ -478,7 +489,8 @@ impl Together<'_> {
         let (mut tensors, mut rooms) = (Vec::new(), Vec::new());
         for (sequence, piece) in self.pieces.iter().enumerate() {
             let room = state.and_then(|state| piece.state.room(*state));
-            let (past, new) = (self.of(n, *past, sequence)?, self.of(n, *new, sequence)?);
+            let (past, new) =
+                (self.of_sequence(n, *past, sequence)?, self.of_sequence(n, *new, sequence)?);
             let (tensor, room) = Room::append(room, &past, &new)?;
             tensors.push(tensor);
             rooms.push(room);
@@ -497,7 +509,7 @@ impl Together<'_> {
             return self.split(n, step, choice);
         }
         let caches = |id: ValId| -> Result<Vec<Tensor>, ExecuteError> {
-            ones.iter().map(|at| self.of(n, id, *at)).collect()
+            ones.iter().map(|at| self.of_sequence(n, id, *at)).collect()
         };
         let (keys, values): (Vec<Tensor>, Vec<Tensor>) = (caches(*k)?, caches(*v)?);
         let (Some(first), Some(of_first)) = (keys.first(), values.first()) else {
@@ -509,7 +521,7 @@ impl Together<'_> {
             of_first.shallow_clone(),
         ];
         for id in step.inputs.iter().skip(3) {
-            operands.push(self.of(n, *id, 0)?);
+            operands.push(self.of_sequence(n, *id, 0)?);
         }
         let keys: Vec<&Tensor> = keys.iter().collect();
         let values: Vec<&Tensor> = values.iter().collect();
@@ -531,11 +543,11 @@ impl Together<'_> {
         let mut operands = Vec::new();
         for id in &step.inputs {
             operands.push(if self.is_one(*id) {
-                self.of(n, *id, 0)?
+                self.of_sequence(n, *id, 0)?
             } else if self.has_rows(*id) {
                 self.rows_of(n, *id, &ones)?.f_transpose(0, 1)? // [rows, 1, …]
             } else {
-                let items = ones.iter().map(|at| self.of(n, *id, *at));
+                let items = ones.iter().map(|at| self.of_sequence(n, *id, *at));
                 Tensor::f_cat(&items.collect::<Result<Vec<_>, _>>()?, 0)?
             });
         }
@@ -595,7 +607,7 @@ impl Together<'_> {
         let ours = matches!(choice, Choice::View | Choice::Ours(Path::Fused(_)));
         let mut operands = Vec::new();
         for id in &step.inputs {
-            let operand = self.of(n, *id, sequence)?;
+            let operand = self.of_sequence(n, *id, sequence)?;
             // libtorch's products depend on where dense rows begin in memory, and on their stride.
             let moves = !ours
                 && operand.is_contiguous()

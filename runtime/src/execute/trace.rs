@@ -52,20 +52,20 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>, ExecuteError> {
 }
 
 /// A readable description of a step: its phase, layer, kernel, and the parameters it reads.
-pub(super) fn place(plan: &Plan, index: usize) -> String {
+pub(super) fn location(plan: &Plan, index: usize) -> String {
     let Some(step) = plan.steps.get(index) else { return format!("step {index}") };
     let Step { kernel, inputs, outputs: _, drop_after: _, phase, source } = step;
-    let mut place = format!("{phase}");
+    let mut location = format!("{phase}");
     if let Some(source) = source {
         match source.layer {
-            Some(layer) => place.push_str(&format!(", layer {layer}")),
-            None => place.push_str(", embedding and head"),
+            Some(layer) => location.push_str(&format!(", layer {layer}")),
+            None => location.push_str(", embedding and head"),
         }
         if let Some(slot) = &source.slot {
-            place.push_str(&format!(", slot {slot}"));
+            location.push_str(&format!(", slot {slot}"));
         }
     }
-    place.push_str(&format!(", {}", kernel.name()));
+    location.push_str(&format!(", {}", kernel.name()));
     let read: Vec<&str> = plan
         .inputs
         .iter()
@@ -74,9 +74,9 @@ pub(super) fn place(plan: &Plan, index: usize) -> String {
         .collect();
     // A sum over all parameters names none of them.
     if let [one] | [one, _, _, _] = read.as_slice() {
-        place.push_str(&format!(" of {one}"));
+        location.push_str(&format!(" of {one}"));
     }
-    place
+    location
 }
 
 fn is_tensor_of_parameter(input: Input) -> bool {

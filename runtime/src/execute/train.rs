@@ -159,7 +159,7 @@ impl Trainer {
         ];
         plans.into_iter().find_map(|(executor, one, other, name)| {
             let (line, _) = one.iter().zip(other).find(|(one, other)| one != other)?;
-            Some(format!("{name} {}: {}", line.run + 1, executor.place(line.step)))
+            Some(format!("{name} {}: {}", line.run + 1, executor.location(line.step)))
         })
     }
 
@@ -271,13 +271,16 @@ impl Trainer {
         right: Vec<Tensor>,
     ) -> Result<Vec<Tensor>, ExecuteError> {
         let plan = self.combine.get(unit).map(Executor::plan);
-        let of = |tensors: &[Tensor], output: Output| {
+        let tensor_for = |tensors: &[Tensor], output: Output| {
             let mut outputs = plan.into_iter().flat_map(|plan| &plan.outputs);
-            let place = outputs.position(|(known, _)| *known == output);
-            at(tensors, place.map_or(u32::MAX, |place| place as u32), "gradient")
+            let index = outputs.position(|(known, _)| *known == output);
+            at(tensors, index.map_or(u32::MAX, |index| index as u32), "gradient")
         };
-        let outputs =
-            self.combined(unit, |output| of(&left, output), |output| of(&right, output))?;
+        let outputs = self.combined(
+            unit,
+            |output| tensor_for(&left, output),
+            |output| tensor_for(&right, output),
+        )?;
         Ok(outputs.into_iter().map(|(_, sum)| sum).collect())
     }
 
@@ -477,8 +480,8 @@ impl Evaluator {
         let outputs =
             self.executor.run(|input| batch_input(input, weights, tokens, targets, 1.0, None))?;
         let find = |wanted: Output| {
-            let found = outputs.iter().find(|(output, _)| *output == wanted);
-            found
+            let entry = outputs.iter().find(|(output, _)| *output == wanted);
+            entry
                 .map(|(_, tensor)| tensor.shallow_clone())
                 .ok_or_else(|| ExecuteError::new(format!("the evaluation plan gives no {wanted}")))
         };

@@ -91,7 +91,7 @@ impl fmt::Display for Path {
 
 /// The operands of attention.
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct AttentionOperands<'a> {
     pub q: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
@@ -105,7 +105,7 @@ pub struct Operands<'a> {
     pub slopes: Option<&'a Tensor>,
 }
 
-impl<'a> Operands<'a> {
+impl<'a> AttentionOperands<'a> {
     /// Without options.
     pub fn plain(q: &'a Tensor, k: &'a Tensor, v: &'a Tensor, window: Option<i64>) -> Self {
         Self { q, k, v, window, scale: None, softcap: None, sink: None, slopes: None }
@@ -114,16 +114,19 @@ impl<'a> Operands<'a> {
     /// Calls `run`, our kernel by blocks, with the operands, converted to f32 if they are bf16.
     fn in_f32<R>(
         self,
-        run: impl FnOnce(Operands<'_>) -> Result<R, KernelError>,
+        run: impl FnOnce(AttentionOperands<'_>) -> Result<R, KernelError>,
     ) -> Result<R, KernelError> {
         let [q, k, v] = [self.q, self.k, self.v].map(|x| cast(x, Kind::Float));
         let sink = self.sink.map(|sink| cast(sink, Kind::Float)).transpose()?;
-        run(Operands { q: &q?, k: &k?, v: &v?, sink: sink.as_ref(), ..self })
+        run(AttentionOperands { q: &q?, k: &k?, v: &v?, sink: sink.as_ref(), ..self })
     }
 }
 
 /// y [b, t, h, e] and lse [b, h, t].
-pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), KernelError> {
+pub fn forward(
+    path: Path,
+    operands: AttentionOperands<'_>,
+) -> Result<(Tensor, Tensor), KernelError> {
     let shape = Shape::from_operands(operands)?;
     match path {
         Path::Fused(isa) if shape.queries <= few::QUERIES => {
@@ -133,7 +136,7 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
             return operands.in_f32(|operands| fused::forward(isa, &shape, operands));
         }
         Path::Flash => {
-            let Operands { q, k, v, window, .. } = operands;
+            let AttentionOperands { q, k, v, window, .. } = operands;
             let [q, k, v] = [q, k, v].map(last_dense);
             return ffi::flash_forward([&q?, &k?, &v?], shape.scale(), window);
         }
@@ -154,7 +157,7 @@ pub fn forward(path: Path, operands: Operands<'_>) -> Result<(Tensor, Tensor), K
 /// only. The k and v in `operands` are ignored.
 pub fn forward_each(
     path: Path,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
     [keys, values]: [&[&Tensor]; 2],
 ) -> Result<(Tensor, Tensor), KernelError> {
     let Path::Fused(isa) = path else {
@@ -164,7 +167,7 @@ pub fn forward_each(
     let mut shape = None;
     for (n, (k, v)) in keys.iter().zip(values).enumerate() {
         let q = q.f_narrow(0, n as i64, 1)?;
-        shape = Some(Shape::from_operands(Operands { q: &q, k, v, ..operands })?);
+        shape = Some(Shape::from_operands(AttentionOperands { q: &q, k, v, ..operands })?);
     }
     let (Some(shape), true) = (shape, q.size().first() == Some(&(keys.len() as i64))) else {
         let message = format!("attention of {:?} to {} caches", q.size(), keys.len());
@@ -178,7 +181,7 @@ pub fn forward_each(
 pub fn backward(
     path: Path,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
     y: &Tensor,
     lse: &Tensor,
 ) -> Result<Vec<Tensor>, KernelError> {
@@ -193,7 +196,7 @@ pub fn backward(
             });
         }
         Path::Flash => {
-            let Operands { q, k, v, window, .. } = operands;
+            let AttentionOperands { q, k, v, window, .. } = operands;
             let [dy, q, k, v, y] = [dy, q, k, v, y].map(last_dense);
             let (of, made) = ([&q?, &k?, &v?], [&y?, lse]);
             let (dq, dk, dv) = ffi::flash_backward(&dy?, of, made, shape.scale(), window)?;
@@ -271,8 +274,8 @@ struct Shape {
 }
 
 impl Shape {
-    fn from_operands(operands: Operands<'_>) -> Result<Self, KernelError> {
-        let Operands { q, k, v, .. } = operands;
+    fn from_operands(operands: AttentionOperands<'_>) -> Result<Self, KernelError> {
+        let AttentionOperands { q, k, v, .. } = operands;
         let (q, k, v) = (q.size(), k.size(), v.size());
         match (q.as_slice(), k.as_slice(), v.as_slice()) {
             ([b, t, h, d], [kb, s, kv, kd], [vb, vs, vkv, _])
@@ -299,8 +302,11 @@ impl Shape {
     }
 
     /// [b, h, time, width] views, key heads repeated.
-    fn by_head(&self, operands: Operands<'_>) -> Result<(Tensor, Tensor, Tensor), KernelError> {
-        let Operands { q, k, v, .. } = operands;
+    fn by_head(
+        &self,
+        operands: AttentionOperands<'_>,
+    ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+        let AttentionOperands { q, k, v, .. } = operands;
         let kv = |x: &Tensor| -> Result<Tensor, KernelError> {
             let all =
                 if self.times == 1 { x.shallow_clone() } else { repeat_heads(x, self.times)? };
@@ -310,15 +316,15 @@ impl Shape {
     }
 
     /// How long ago each key was for each query, [t, s]; negative for later keys.
-    fn back(&self, operands: Operands<'_>) -> Result<Tensor, KernelError> {
+    fn back(&self, operands: AttentionOperands<'_>) -> Result<Tensor, KernelError> {
         let options = (Kind::Int64, operands.q.device());
         let asks = Tensor::f_arange_start(self.keys - self.queries, self.keys, options)?;
         Ok(asks.f_unsqueeze(1)?.f_sub(&Tensor::f_arange(self.keys, options)?)?)
     }
 
     /// 0 where a query sees a key, −∞ elsewhere, [t, s]; none if every query sees every key.
-    fn mask(&self, operands: Operands<'_>) -> Result<Option<Tensor>, KernelError> {
-        let Operands { q, window, .. } = operands;
+    fn mask(&self, operands: AttentionOperands<'_>) -> Result<Option<Tensor>, KernelError> {
+        let AttentionOperands { q, window, .. } = operands;
         if self.queries == 1 && window.is_none_or(|w| w >= self.keys) {
             return Ok(None);
         }
@@ -335,7 +341,7 @@ impl Shape {
     /// scale · q kᵀ, bounded and lowered by distance, where visible, −∞ elsewhere, [b, h, t, s].
     fn scores(
         &self,
-        operands: Operands<'_>,
+        operands: AttentionOperands<'_>,
         q: &Tensor,
         k: &Tensor,
     ) -> Result<Scored, KernelError> {

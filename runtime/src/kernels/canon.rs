@@ -46,7 +46,7 @@ pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
 
 /// The operands of a Canon layer.
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct ConvOperands<'a> {
     /// [b, t, c_i] each. The row stride may exceed c_i (a `narrow` of a packed projection).
     pub inputs: &'a [&'a Tensor],
     /// [c, k] or [c, 1, k]; tap k-1 is for the present.
@@ -71,7 +71,7 @@ pub struct Gradients {
 /// y, one [b, t, c_i] tensor for each input.
 pub fn forward(
     path: Path,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
     if let (Path::Cuda(_), Some(x)) = (path, operands.inputs.first()) {
@@ -87,7 +87,7 @@ pub fn forward(
 /// Like [`forward`], overwriting tensors of the inputs' shapes that share no memory with the operands.
 pub fn forward_into(
     path: Path,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
     outputs: &mut [Tensor],
 ) -> Result<(), KernelError> {
@@ -107,7 +107,7 @@ pub fn forward_into(
 pub fn backward(
     path: Path,
     grads: &[&Tensor],
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Gradients, KernelError> {
     if let (Path::Cuda(_), Some(x)) = (path, operands.inputs.first()) {
@@ -130,7 +130,7 @@ pub fn backward(
 pub fn backward_into(
     path: Path,
     grads: &[&Tensor],
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
     into: &mut Gradients,
 ) -> Result<(), KernelError> {
@@ -173,7 +173,7 @@ pub fn backward_into(
 }
 
 /// The state after these inputs: the last k-1 of state ++ inputs, [b, k-1, c].
-pub fn next_state(operands: Operands<'_>) -> Result<Tensor, KernelError> {
+pub fn next_state(operands: ConvOperands<'_>) -> Result<Tensor, KernelError> {
     let Shape { kernel, .. } = Shape::from_operands(&operands)?;
     next_state_of(operands.inputs, kernel, operands.state)
 }
@@ -219,8 +219,8 @@ struct Shape {
 }
 
 impl Shape {
-    fn from_operands(operands: &Operands<'_>) -> Result<Self, KernelError> {
-        let Operands { inputs, weight, bias, state } = operands;
+    fn from_operands(operands: &ConvOperands<'_>) -> Result<Self, KernelError> {
+        let ConvOperands { inputs, weight, bias, state } = operands;
         let size = weight.size();
         let ([channels, kernel] | [channels, 1, kernel]) = size[..] else {
             return Err(KernelError::new(format!(
@@ -265,7 +265,7 @@ impl Shape {
     fn expect_one_each<'t>(
         &self,
         what: &str,
-        operands: &Operands<'_>,
+        operands: &ConvOperands<'_>,
         tensors: impl ExactSizeIterator<Item = &'t Tensor>,
     ) -> Result<(), KernelError> {
         if tensors.len() != self.parts.len() {

@@ -123,8 +123,8 @@ pub fn reserved() -> Option<(u64, u64)> {
 /// The name of a dtype in the manifest.
 pub(crate) fn dtype(kind: Kind) -> Result<Constant, KernelError> {
     let names = [(Kind::BFloat16, "bf16"), (Kind::Float, "f32")];
-    let found = names.iter().find(|(known, _)| *known == kind);
-    found.map(|(_, name)| (*name).into()).ok_or_else(|| {
+    let entry = names.iter().find(|(known, _)| *known == kind);
+    entry.map(|(_, name)| (*name).into()).ok_or_else(|| {
         KernelError::new(format!("our CUDA kernels take bf16 and f32, not {kind:?}"))
     })
 }
@@ -151,9 +151,9 @@ const ELEMENTS: [(Kind, Element); 5] = [
 ];
 
 fn element(kind: Kind) -> Result<Element, KernelError> {
-    let found = ELEMENTS.iter().find(|(known, _)| *known == kind);
-    let found = found.map(|(_, element)| *element);
-    found.ok_or_else(|| KernelError::new(format!("no CUDA kernel takes {kind:?}")))
+    let entry = ELEMENTS.iter().find(|(known, _)| *known == kind);
+    let element = entry.map(|(_, element)| *element);
+    element.ok_or_else(|| KernelError::new(format!("no CUDA kernel takes {kind:?}")))
 }
 
 /// New memory of this shape.
@@ -175,11 +175,11 @@ struct Rows {
 
 impl Rows {
     /// x itself, if its tokens have one stride and each is dense; else a copy.
-    fn of(x: &Tensor) -> Result<Self, KernelError> {
+    fn from_tensor(x: &Tensor) -> Result<Self, KernelError> {
         let (size, strides) = (x.size(), x.stride());
         // [tokens…], then the axes of a token.
-        let own = if size.len() == 4 { 2 } else { 1 };
-        let Some(lead) = size.len().checked_sub(own) else {
+        let token_axes = if size.len() == 4 { 2 } else { 1 };
+        let Some(lead) = size.len().checked_sub(token_axes) else {
             return Err(KernelError::new(format!("rows of shape {size:?}")));
         };
         let (Some(tokens), Some(token)) = (size.get(..lead), size.get(lead..)) else {
@@ -192,7 +192,7 @@ impl Rows {
             Some(row) if dense && row >= elements => (x.shallow_clone(), row),
             Some(_) | None => (x.f_contiguous()?, elements),
         };
-        let heads = if own == 2 { token.first().copied().unwrap_or(1) } else { 1 };
+        let heads = if token_axes == 2 { token.first().copied().unwrap_or(1) } else { 1 };
         let width = token.last().copied().unwrap_or(0);
         let tokens: i64 = tokens.iter().product();
         Ok(Self { x, rows: tokens * heads, heads, width, row })
@@ -222,7 +222,7 @@ struct Items {
 }
 
 impl Items {
-    fn of(x: &Tensor) -> Result<Self, KernelError> {
+    fn from_tensor(x: &Tensor) -> Result<Self, KernelError> {
         let (size, strides) = (x.size(), x.stride());
         let ([b, t, c], [over_b, over_t, over_c]) = (size.as_slice(), strides.as_slice()) else {
             return Err(KernelError::new(format!("[b, t, c] is expected, got {size:?}")));

@@ -209,10 +209,10 @@ impl Sorted {
         let mut next = starts.clone();
         let (mut order, mut places) = (vec![0i64; ids.len()], vec![0i64; ids.len()]);
         for (pair, id) in ids.iter().enumerate() {
-            let place = &mut next[*id as usize];
-            order[*place as usize] = pair as i64;
-            places[pair] = *place;
-            *place += 1;
+            let position = &mut next[*id as usize];
+            order[*position as usize] = pair as i64;
+            places[pair] = *position;
+            *position += 1;
         }
         Ok(Self { starts, order: Tensor::from_slice(&order), places: Tensor::from_slice(&places) })
     }
@@ -270,9 +270,9 @@ impl Chosen {
         if x.dim() < self.mask.dim() {
             return Ok(x.shallow_clone());
         }
-        let own = x.f_where_self(&self.mask, &x.f_zeros_like()?)?;
+        let chosen = x.f_where_self(&self.mask, &x.f_zeros_like()?)?;
         // All but one are zeros.
-        Ok(own.f_sum_dim_intlist([-2i64].as_slice(), false, None::<Kind>)?)
+        Ok(chosen.f_sum_dim_intlist([-2i64].as_slice(), false, None::<Kind>)?)
     }
 
     /// y, with the expert's results [b, t, c] at its pairs.
@@ -337,17 +337,17 @@ mod tests {
         let weight = numbers("weight", &[experts, out, width]).to_kind(kind);
         let bias = numbers("bias", &[experts, out]).to_kind(kind);
         let dy = numbers("dy", &[b, t, k, out]).to_kind(kind);
-        let mut made = vec![
+        let mut results = vec![
             grad_input(form, &dy, &ids, &weight).unwrap(),
             sum(path, &dy, &ids, experts).unwrap(),
         ];
         for x in [numbers("x", &[b, t, width]), numbers("x", &[b, t, k, width])] {
             let x = x.to_kind(kind);
-            made.push(forward(form, &x, &ids, &weight, None).unwrap());
-            made.push(forward(form, &x, &ids, &weight, Some(&bias)).unwrap());
-            made.push(grad_weight(form, &dy, &ids, &x, experts).unwrap());
+            results.push(forward(form, &x, &ids, &weight, None).unwrap());
+            results.push(forward(form, &x, &ids, &weight, Some(&bias)).unwrap());
+            results.push(grad_weight(form, &dy, &ids, &x, experts).unwrap());
         }
-        made
+        results
     }
 
     #[test]
@@ -363,10 +363,10 @@ mod tests {
                 for (form, path) in
                     [(Form::Sorted(product), fused), (Form::Dense(Reason::Asked), plain)]
                 {
-                    let made = all(form, path, at, kind);
-                    for (what, (made, exact)) in made.iter().zip(&exact).enumerate() {
-                        assert_eq!((made.size(), made.kind()), (exact.size(), kind));
-                        let off = (made.to_kind(Kind::Double) - exact).abs().max();
+                    let results = all(form, path, at, kind);
+                    for (what, (result, exact)) in results.iter().zip(&exact).enumerate() {
+                        assert_eq!((result.size(), result.kind()), (exact.size(), kind));
+                        let off = (result.to_kind(Kind::Double) - exact).abs().max();
                         let off = off.double_value(&[]) / exact.abs().max().double_value(&[]);
                         assert!(off <= within, "{form:?}, {at}, {kind:?}, result {what}: {off:e}");
                     }

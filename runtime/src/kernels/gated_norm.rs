@@ -20,7 +20,7 @@ use super::path::Path;
 use super::{Isa, KernelError, cuda, norm, swiglu};
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct GatedNormOperands<'a> {
     pub x: &'a Tensor,
     pub gate: &'a Tensor,
     pub weight: &'a Tensor,
@@ -32,11 +32,11 @@ const ROWS: usize = 32;
 /// y […, c] and rstd […].
 pub fn forward(
     path: Path,
-    operands: Operands<'_>,
+    operands: GatedNormOperands<'_>,
     eps: f64,
     order: Gate,
 ) -> Result<(Tensor, Tensor), KernelError> {
-    let Operands { x, gate, weight } = operands;
+    let GatedNormOperands { x, gate, weight } = operands;
     let isa = match (path, order) {
         (Path::Fused(isa), _) => isa,
         (Path::Cuda(_), _) => {
@@ -65,7 +65,7 @@ pub fn forward(
     ffi::parallel_cuts(rows.div_ceil(ROWS), grain(ROWS * width), outs, |chunk, [y, rstd]| {
         let at = chunk * ROWS * width;
         let (x, gate) = (&xs[at..][..y.len()], &gates[at..][..y.len()]);
-        ffi::run_on(isa, Forward { x, gate, w, eps: eps as f32, order, y, rstd });
+        ffi::run_on(isa, GatedNormForward { x, gate, w, eps: eps as f32, order, y, rstd });
     });
     Ok((y, rstd))
 }
@@ -74,11 +74,11 @@ pub fn forward(
 pub fn backward(
     path: Path,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: GatedNormOperands<'_>,
     rstd: &Tensor,
     order: Gate,
 ) -> Result<[Tensor; 3], KernelError> {
-    let Operands { x, gate, weight } = operands;
+    let GatedNormOperands { x, gate, weight } = operands;
     match (path, order) {
         (Path::Fused(isa), _) => fused_backward(isa, dy, operands, rstd, order),
         (Path::Cuda(_), _) => {
@@ -106,7 +106,7 @@ pub fn backward(
 fn fused_backward(
     isa: Isa,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: GatedNormOperands<'_>,
     rstd: &Tensor,
     order: Gate,
 ) -> Result<[Tensor; 3], KernelError> {
@@ -139,7 +139,7 @@ fn fused_backward(
         let (at, count) = (chunk * ROWS * width, dx.len());
         let (dy, x, gate) = (&dys[at..][..count], &xs[at..][..count], &gates[at..][..count]);
         let rstd = &rstds[chunk * ROWS..][..count / width];
-        ffi::run_on(isa, Backward { dy, x, gate, w, rstd, order, dx, dgate, dw });
+        ffi::run_on(isa, GatedNormBackward { dy, x, gate, w, rstd, order, dx, dgate, dw });
     });
     let out = ffi::slice_mut(&mut dweight, &[])?;
     out.fill(0.0);
@@ -160,7 +160,7 @@ fn rows_of(x: &[f32], gate: &[f32], weight: &[f32]) -> Result<(usize, usize), Ke
     Ok((x.len() / width, width))
 }
 
-struct Forward<'a> {
+struct GatedNormForward<'a> {
     x: &'a [f32],
     gate: &'a [f32],
     w: &'a [f32],
@@ -170,10 +170,10 @@ struct Forward<'a> {
     rstd: &'a mut [f32],
 }
 
-impl Vectorised for Forward<'_> {
+impl Vectorised for GatedNormForward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Forward { x, gate, w, eps, order, y, rstd } = self;
+        let GatedNormForward { x, gate, w, eps, order, y, rstd } = self;
         let width = w.len();
         let rows = x.chunks_exact(width).zip(gate.chunks_exact(width));
         for (((x, gate), y), rstd) in rows.zip(y.chunks_exact_mut(width)).zip(rstd) {
@@ -196,7 +196,7 @@ impl Vectorised for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
+struct GatedNormBackward<'a> {
     dy: &'a [f32],
     x: &'a [f32],
     gate: &'a [f32],
@@ -209,12 +209,12 @@ struct Backward<'a> {
     dw: &'a mut [f32],
 }
 
-impl Vectorised for Backward<'_> {
+impl Vectorised for GatedNormBackward<'_> {
     /// With s = silu(gate), n the normed input without its weight, and for the norm's own gradient g = d(weight ⊙ n) ⊙
     /// weight: d(normed) = rstd (g − n mean(g ⊙ n)).
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Backward { dy, x, gate, w, rstd, order, dx, dgate, dw } = self;
+        let GatedNormBackward { dy, x, gate, w, rstd, order, dx, dgate, dw } = self;
         let width = w.len();
         let rows = dy.chunks_exact(width).zip(x.chunks_exact(width)).zip(gate.chunks_exact(width));
         let outs = dx.chunks_exact_mut(width).zip(dgate.chunks_exact_mut(width));
@@ -273,7 +273,7 @@ mod tests {
     const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 
     fn run(path: Path, [x, gate, weight, dy]: [&Tensor; 4], order: Gate) -> Vec<Tensor> {
-        let operands = Operands { x, gate, weight };
+        let operands = GatedNormOperands { x, gate, weight };
         let (y, rstd) = forward(path, operands, 1e-5, order).unwrap();
         let gradients = backward(path, dy, operands, &rstd, order).unwrap();
         [y, rstd].into_iter().chain(gradients).collect()
@@ -342,15 +342,16 @@ mod tests {
         let weight = Tensor::randn([20], CPU);
         let before = tch::get_num_threads();
         for order in ORDERS {
-            let of = |path| run(path, [&x, &gate, &weight, &dy], order);
+            let compute = |path| run(path, [&x, &gate, &weight, &dy], order);
             let [one, three] = [1, 3].map(|threads| {
                 tch::set_num_threads(threads);
-                of(path)
+                compute(path)
             });
             tch::set_num_threads(before);
             assert!(one.iter().zip(&three).all(|(a, b)| a.equal(b)), "{order}");
             if Isa::Avx512.is_available() {
-                let (wide, narrow) = (of(Path::Fused(Isa::Avx512)), of(Path::Fused(Isa::Avx2)));
+                let (wide, narrow) =
+                    (compute(Path::Fused(Isa::Avx512)), compute(Path::Fused(Isa::Avx2)));
                 assert!(wide.iter().zip(&narrow).all(|(a, b)| a.equal(b)), "{order}");
             }
         }

@@ -66,8 +66,8 @@ impl Head<'_> {
         Ok(x.into_iter().zip(targets).map(|(x, targets)| Chunk { x, targets }).collect())
     }
 
-    fn wide(&self, made: Tensor) -> Result<Tensor, KernelError> {
-        Ok(if made.kind() == Kind::BFloat16 { made.f_to_kind(Kind::Float)? } else { made })
+    fn wide(&self, tensor: Tensor) -> Result<Tensor, KernelError> {
+        Ok(if tensor.kind() == Kind::BFloat16 { tensor.f_to_kind(Kind::Float)? } else { tensor })
     }
 
     /// The weight's gradient [v, i] in f32, from a chunk's d [r, v] and x [r, i].

@@ -40,7 +40,7 @@ pub fn forward(path: Path, x: &Tensor, eps: f64) -> Result<(Tensor, Tensor), Ker
     let count = rows.div_ceil(ROWS);
     ffi::parallel_cuts(count, grain(ROWS * width), outs, |chunk, [y, rnorm]| {
         let x = &xs[chunk * ROWS * width..][..y.len()];
-        ffi::run_on(isa, Forward { x, width, eps: eps as f32, y, rnorm });
+        ffi::run_on(isa, L2NormForward { x, width, eps: eps as f32, y, rnorm });
     });
     Ok((y, rnorm))
 }
@@ -78,7 +78,7 @@ pub fn backward(
         let at = chunk * ROWS * width;
         let (dy, x) = (&dys[at..][..dx.len()], &xs[at..][..dx.len()]);
         let rnorm = &rnorms[chunk * ROWS..][..dx.len() / width];
-        ffi::run_on(isa, Backward { dy, x, rnorm, width, dx });
+        ffi::run_on(isa, L2NormBackward { dy, x, rnorm, width, dx });
     });
     Ok(dx)
 }
@@ -90,7 +90,7 @@ fn width(x: &Tensor) -> Result<usize, KernelError> {
     }
 }
 
-struct Forward<'a> {
+struct L2NormForward<'a> {
     x: &'a [f32],
     width: usize,
     eps: f32,
@@ -98,10 +98,10 @@ struct Forward<'a> {
     rnorm: &'a mut [f32],
 }
 
-impl Vectorised for Forward<'_> {
+impl Vectorised for L2NormForward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Forward { x, width, eps, y, rnorm } = self;
+        let L2NormForward { x, width, eps, y, rnorm } = self;
         for ((x, y), rnorm) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(rnorm) {
             *rnorm = 1.0 / (sum_squares::<FMA>(x) + eps).sqrt();
             y.iter_mut().zip(x).for_each(|(y, x)| *y = x * *rnorm);
@@ -109,7 +109,7 @@ impl Vectorised for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
+struct L2NormBackward<'a> {
     dy: &'a [f32],
     x: &'a [f32],
     rnorm: &'a [f32],
@@ -117,10 +117,10 @@ struct Backward<'a> {
     dx: &'a mut [f32],
 }
 
-impl Vectorised for Backward<'_> {
+impl Vectorised for L2NormBackward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Backward { dy, x, rnorm, width, dx } = self;
+        let L2NormBackward { dy, x, rnorm, width, dx } = self;
         let rows = dy.chunks_exact(width).zip(x.chunks_exact(width));
         for (((dy, x), dx), rnorm) in rows.zip(dx.chunks_exact_mut(width)).zip(rnorm) {
             dx.iter_mut().zip(x).for_each(|(y, x)| *y = x * rnorm);

@@ -61,10 +61,10 @@ pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     for coefficient in [2.063_908_8e-2, -5.373_971_6e-2, 1.333_144_2e-1, -3.333_328e-1] {
         p = mul_add::<FMA>(p, square, coefficient);
     }
-    let near = mul_add::<FMA>(p * square, x, x);
+    let near_zero = mul_add::<FMA>(p * square, x, x);
     let size = x.abs();
     let far = (1.0 - 2.0 / (exp::<FMA>(2.0 * size) + 1.0)).copysign(x);
-    if size < 0.625 { near } else { far }
+    if size < 0.625 { near_zero } else { far }
 }
 
 /// Number of lanes in every sum, for any register width, so that the order is always the same.

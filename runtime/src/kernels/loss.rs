@@ -161,7 +161,7 @@ fn fused_forward(
             let first = chunk * ROWS;
             let targets = &rows.targets[first..][..nll.len()];
             let logits = &rows.logits[first * rows.vocab..][..nll.len() * rows.vocab];
-            ffi::run_on(isa, Forward { logits, targets, nll, lse });
+            ffi::run_on(isa, LossForward { logits, targets, nll, lse });
         },
     );
     Ok((nll, lse))
@@ -191,7 +191,7 @@ fn fused_backward(
             let first = chunk * ROWS;
             for (row, d) in d.chunks_exact_mut(vocab).enumerate() {
                 let n = first + row;
-                ffi::run_on(isa, Backward { d, lse: lses[n], spread: spreads[n] });
+                ffi::run_on(isa, LossBackward { d, lse: lses[n], spread: spreads[n] });
                 if let Ok(target) = usize::try_from(targets[n]) {
                     d[target] -= downs[n];
                 }
@@ -230,26 +230,26 @@ impl<'a> Rows<'a> {
     }
 }
 
-struct Forward<'a> {
+struct LossForward<'a> {
     logits: &'a [f32],
     targets: &'a [i64],
     nll: &'a mut [f32],
     lse: &'a mut [f32],
 }
 
-impl Vectorised for Forward<'_> {
+impl Vectorised for LossForward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Forward { logits, targets, nll, lse } = self;
+        let LossForward { logits, targets, nll, lse } = self;
         let vocab = logits.len() / targets.len().max(1);
         let rows = logits.chunks_exact(vocab).zip(targets);
         for ((row, target), (nll, lse)) in rows.zip(nll.iter_mut().zip(lse)) {
             let most = max(row);
             let sum = sum_exp::<FMA>(row, most);
-            let whole = f64::from(most) + libm::log(f64::from(sum));
-            *lse = whole as f32;
+            let log_sum = f64::from(most) + libm::log(f64::from(sum));
+            *lse = log_sum as f32;
             *nll = match usize::try_from(*target) {
-                Ok(target) => (whole - f64::from(row[target])) as f32,
+                Ok(target) => (log_sum - f64::from(row[target])) as f32,
                 Err(_) => 0.0,
             };
         }
@@ -257,13 +257,13 @@ impl Vectorised for Forward<'_> {
 }
 
 /// d holds logits, then spread · exp(logits − lse).
-struct Backward<'a> {
+struct LossBackward<'a> {
     d: &'a mut [f32],
     lse: f32,
     spread: f32,
 }
 
-impl Vectorised for Backward<'_> {
+impl Vectorised for LossBackward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         for d in self.d.iter_mut() {

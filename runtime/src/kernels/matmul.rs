@@ -32,7 +32,7 @@ const GRAIN: usize = 1 << 19;
 
 /// Whether there are tiles for this instruction set; libtorch's product otherwise.
 pub(super) fn has_tiles(isa: Isa) -> bool {
-    TileSize::of(isa).is_some()
+    TileSize::for_isa(isa).is_some()
 }
 
 /// C = A B.
@@ -69,7 +69,8 @@ fn into(isa: Isa, a: &Tensor, b: &Tensor, c: &mut Tensor, add: bool) -> Result<(
 }
 
 fn tile_size(isa: Isa) -> Result<TileSize, KernelError> {
-    TileSize::of(isa).ok_or_else(|| KernelError::new(format!("no tiles of products for {isa}")))
+    TileSize::for_isa(isa)
+        .ok_or_else(|| KernelError::new(format!("no tiles of products for {isa}")))
 }
 
 /// Uninitialised memory for A B.

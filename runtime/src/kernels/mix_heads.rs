@@ -12,13 +12,13 @@ use super::{KernelError, channels};
 pub fn run(part: Mixed, one: bool, a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
     match part {
         Mixed::Heads => {
-            let weights = Weights::of(b, one)?;
+            let weights = Weights::from_tensor(b, one)?;
             let (heads, sums) = weights.size();
             let y = |j| sum(heads, |i| Ok(a.f_select(2, i)?.f_mul(&weights.at(i, j)?)?));
             if one { y(0) } else { stacked(sums, y) }
         }
         Mixed::Input => {
-            let weights = Weights::of(b, one)?;
+            let weights = Weights::from_tensor(b, one)?;
             let (heads, sums) = weights.size();
             let dy = |j| if one { Ok(a.shallow_clone()) } else { a.f_select(2, j) };
             stacked(heads, |i| sum(sums, |j| Ok(dy(j)?.f_mul(&weights.at(i, j)?)?)))
@@ -36,7 +36,7 @@ pub fn run(part: Mixed, one: bool, a: &Tensor, b: &Tensor) -> Result<Tensor, Ker
 struct Weights(Tensor);
 
 impl Weights {
-    fn of(weights: &Tensor, one: bool) -> Result<Weights, KernelError> {
+    fn from_tensor(weights: &Tensor, one: bool) -> Result<Weights, KernelError> {
         Ok(Weights(if one { weights.f_unsqueeze(-1)? } else { weights.shallow_clone() }))
     }
 

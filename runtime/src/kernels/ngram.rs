@@ -27,8 +27,8 @@ pub fn run(
     let seen = Tensor::f_cat(&[before, tokens.f_add_scalar(1)?], 1)?; // [b, order − 1 + t]
     let start = START as i64 ^ order;
     let mut hash = Tensor::f_full([batch, time], start, (Kind::Int64, tokens.device()))?;
-    for place in 0..order {
-        let token = seen.f_narrow(1, place, time)?.f_sub_scalar(1)?;
+    for offset in 0..order {
+        let token = seen.f_narrow(1, offset, time)?.f_sub_scalar(1)?;
         // 64 bits that wrap, with and without a sign.
         hash = hash.f_bitwise_xor_tensor(&token)?.f_mul_scalar(FACTOR)?;
     }
@@ -42,10 +42,10 @@ pub fn run(
     let upper = shifted(&hash, 1)?.f_remainder(rows)?.f_mul_scalar(2)?;
     let row = upper.f_add(&hash.f_bitwise_and(1)?)?.f_remainder(rows)?;
     // If the oldest token is there, all are.
-    let whole = seen.f_narrow(1, 0, time)?.f_gt(0)?;
-    let row = row.f_mul(&whole.f_to_kind(Kind::Int64)?)?;
+    let is_full = seen.f_narrow(1, 0, time)?.f_gt(0)?;
+    let row = row.f_mul(&is_full.f_to_kind(Kind::Int64)?)?;
     let next = super::arrange::copy(&seen.f_narrow(1, time, order - 1)?)?;
-    Ok([row, whole.f_to_kind(kind)?, next])
+    Ok([row, is_full.f_to_kind(kind)?, next])
 }
 
 #[cfg(test)]
@@ -65,16 +65,16 @@ mod tests {
         let ids: Vec<i64> = (0..200).map(|n| n * n * 7919 % 50_000).collect();
         let tokens = Tensor::from_slice(&ids).reshape([2, 100]);
         for (order, rows) in [(2, 64), (3, 1), (4, 67_108_863), (64, 1009)] {
-            let [found, whole, next] = run(&tokens, None, order, rows, Kind::Float).unwrap();
+            let [got, is_full, next] = run(&tokens, None, order, rows, Kind::Float).unwrap();
             for (b, of) in ids.chunks(100).enumerate() {
                 for at in 0..100usize {
-                    let place = [b as i64, at as i64];
+                    let index = [b as i64, at as i64];
                     let there = at + 1 >= order as usize;
-                    assert_eq!(whole.double_value(&place), f64::from(u8::from(there)));
+                    assert_eq!(is_full.double_value(&index), f64::from(u8::from(there)));
                     let window = (at + 1).saturating_sub(order as usize)..=at;
                     let window: Vec<u64> = of[window].iter().map(|id| *id as u64).collect();
                     let want = if there { row(&window, rows as u64) } else { 0 };
-                    assert_eq!(found.int64_value(&place), want, "{order} {rows} {at}");
+                    assert_eq!(got.int64_value(&index), want, "{order} {rows} {at}");
                 }
             }
             assert!(next == tokens.narrow(1, 101 - order, order - 1) + 1);

@@ -88,7 +88,7 @@ fn fused_rms_norm(
         [Cut { data: y_out, chunk: ROWS * width }, Cut { data: rstd_out, chunk: ROWS }],
         |chunk, [y, rstd]| {
             let x = &xs[chunk * ROWS * width..][..y.len()];
-            ffi::run_on(isa, Forward { x, w, eps: eps as f32, y, rstd });
+            ffi::run_on(isa, RmsNormForward { x, w, eps: eps as f32, y, rstd });
         },
     );
     Ok((y, rstd))
@@ -127,7 +127,7 @@ fn fused_rms_norm_grad(
             let (at, count) = (first * width, dx.len());
             let (dy, x) = (&dys[at..][..count], &xs[at..][..count]);
             let rstd = &rstds[first..][..count / width];
-            ffi::run_on(isa, Backward { dy, x, w, rstd, dx, dw });
+            ffi::run_on(isa, RmsNormBackward { dy, x, w, rstd, dx, dw });
         },
     );
     let out = ffi::slice_mut(&mut dweight, &[])?;
@@ -144,7 +144,7 @@ fn width_of(x: &[f32], weight: &[f32]) -> Result<usize, KernelError> {
     Ok(width)
 }
 
-struct Forward<'a> {
+struct RmsNormForward<'a> {
     x: &'a [f32],
     w: &'a [f32],
     eps: f32,
@@ -152,10 +152,10 @@ struct Forward<'a> {
     rstd: &'a mut [f32],
 }
 
-impl Vectorised for Forward<'_> {
+impl Vectorised for RmsNormForward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Forward { x, w, eps, y, rstd } = self;
+        let RmsNormForward { x, w, eps, y, rstd } = self;
         let width = w.len();
         let rows = x.chunks_exact(width).zip(y.chunks_exact_mut(width)).zip(rstd);
         for ((x, y), rstd) in rows {
@@ -167,7 +167,7 @@ impl Vectorised for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
+struct RmsNormBackward<'a> {
     dy: &'a [f32],
     x: &'a [f32],
     w: &'a [f32],
@@ -177,10 +177,10 @@ struct Backward<'a> {
     dw: &'a mut [f32],
 }
 
-impl Vectorised for Backward<'_> {
+impl Vectorised for RmsNormBackward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
-        let Backward { dy, x, w, rstd, dx, dw } = self;
+        let RmsNormBackward { dy, x, w, rstd, dx, dw } = self;
         let width = w.len();
         let rows = dy.chunks_exact(width).zip(x.chunks_exact(width));
         for (((dy, x), dx), rstd) in rows.zip(dx.chunks_exact_mut(width)).zip(rstd) {

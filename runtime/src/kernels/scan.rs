@@ -84,11 +84,11 @@ pub fn forward(
         return cuda::scan::forward(cuda::launcher(first.device())?, scan, x, state, scale);
     }
     match scan {
-        Scan::Delta => delta::forward(path, delta::Operands::from_inputs(x, scale)?, state),
-        Scan::Dplr => dplr::forward(path, dplr::Operands::from_inputs(x, scale)?, state),
-        Scan::Gla => gla::forward(path, gla::Operands::from_inputs(x, scale)?, state),
-        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Operands::from_inputs(x)?, state),
-        Scan::Ssd => ssd::forward(path, ssd::Operands::from_inputs(x)?, state),
+        Scan::Delta => delta::forward(path, delta::DeltaOperands::from_inputs(x, scale)?, state),
+        Scan::Dplr => dplr::forward(path, dplr::DplrOperands::from_inputs(x, scale)?, state),
+        Scan::Gla => gla::forward(path, gla::GlaOperands::from_inputs(x, scale)?, state),
+        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Rwkv6Operands::from_inputs(x)?, state),
+        Scan::Ssd => ssd::forward(path, ssd::SsdOperands::from_inputs(x)?, state),
     }
 }
 
@@ -111,11 +111,13 @@ pub fn backward(
         return cuda::scan::backward(cuda::launcher(dy.device())?, scan, dy, x, scale);
     }
     Ok(match scan {
-        Scan::Delta => delta::backward(path, dy, delta::Operands::from_inputs(x, scale)?)?.into(),
-        Scan::Dplr => dplr::backward(path, dy, dplr::Operands::from_inputs(x, scale)?)?.into(),
-        Scan::Gla => gla::backward(path, dy, gla::Operands::from_inputs(x, scale)?)?.into(),
-        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Operands::from_inputs(x)?)?.into(),
-        Scan::Ssd => ssd::backward(path, dy, ssd::Operands::from_inputs(x)?)?.into(),
+        Scan::Delta => {
+            delta::backward(path, dy, delta::DeltaOperands::from_inputs(x, scale)?)?.into()
+        }
+        Scan::Dplr => dplr::backward(path, dy, dplr::DplrOperands::from_inputs(x, scale)?)?.into(),
+        Scan::Gla => gla::backward(path, dy, gla::GlaOperands::from_inputs(x, scale)?)?.into(),
+        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Rwkv6Operands::from_inputs(x)?)?.into(),
+        Scan::Ssd => ssd::backward(path, dy, ssd::SsdOperands::from_inputs(x)?)?.into(),
     })
 }
 

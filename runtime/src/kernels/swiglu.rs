@@ -32,7 +32,7 @@ pub fn forward(path: Path, gate: &Tensor, up: &Tensor) -> Result<Tensor, KernelE
         |chunk, [y]| {
             let at = chunk * CHUNK;
             let (gate, up) = (&gates[at..][..y.len()], &ups[at..][..y.len()]);
-            ffi::run_on(isa, Forward { gate, up, y });
+            ffi::run_on(isa, SwiGluForward { gate, up, y });
         },
     );
     Ok(y)
@@ -71,7 +71,7 @@ pub fn backward(
         |chunk, [dgate, dup]| {
             let (at, count) = (chunk * CHUNK, dgate.len());
             let (dy, gate, up) = (&dys[at..][..count], &gates[at..][..count], &ups[at..][..count]);
-            ffi::run_on(isa, Backward { dy, gate, up, dgate, dup });
+            ffi::run_on(isa, SwiGluBackward { dy, gate, up, dgate, dup });
         },
     );
     Ok((dgate, dup))
@@ -84,17 +84,17 @@ fn same(a: usize, b: usize) -> Result<(), KernelError> {
     Err(KernelError::new(format!("swiglu of {a} and {b} elements")))
 }
 
-struct Forward<'a> {
+struct SwiGluForward<'a> {
     gate: &'a [f32],
     up: &'a [f32],
     y: &'a mut [f32],
 }
 
-impl Vectorised for Forward<'_> {
+impl Vectorised for SwiGluForward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         #[inline(always)]
-        fn strip<const FMA: bool, const W: usize>(work: &mut Forward<'_>, at: usize) {
+        fn strip<const FMA: bool, const W: usize>(work: &mut SwiGluForward<'_>, at: usize) {
             let (gate, up) = (load::<W>(work.gate, at), load::<W>(work.up, at));
             let y: [f32; W] = std::array::from_fn(|l| gate[l] * sigmoid::<FMA>(gate[l]) * up[l]);
             store(work.y, at, &y);
@@ -107,7 +107,7 @@ impl Vectorised for Forward<'_> {
     }
 }
 
-struct Backward<'a> {
+struct SwiGluBackward<'a> {
     dy: &'a [f32],
     gate: &'a [f32],
     up: &'a [f32],
@@ -115,11 +115,11 @@ struct Backward<'a> {
     dup: &'a mut [f32],
 }
 
-impl Vectorised for Backward<'_> {
+impl Vectorised for SwiGluBackward<'_> {
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         #[inline(always)]
-        fn strip<const FMA: bool, const W: usize>(work: &mut Backward<'_>, at: usize) {
+        fn strip<const FMA: bool, const W: usize>(work: &mut SwiGluBackward<'_>, at: usize) {
             let (gate, up) = (load::<W>(work.gate, at), load::<W>(work.up, at));
             let dy = load::<W>(work.dy, at);
             let (mut dgate, mut dup) = ([0.0; W], [0.0; W]);

@@ -64,12 +64,12 @@ fn gated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
 /// Both layouts, both directions, whole heads and parts, and heads cut out of a wider tensor.
 fn turned([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
     let wide = numbers("x", &[b, t, 3, 2 * c + 4]);
-    let whole = arrange::copy(&wide.narrow(3, 0, 2 * c)).unwrap();
+    let dense = arrange::copy(&wide.narrow(3, 0, 2 * c)).unwrap();
     let mut tables = rope::Tables::default();
     let mut all = Vec::new();
     for layout in [RopeLayout::Interleaved, RopeLayout::Half] {
         for inverse in [false, true] {
-            for (x, dims) in [(&whole, 2 * c), (&wide, 2 * c), (&wide, 2)] {
+            for (x, dims) in [(&dense, 2 * c), (&wide, 2 * c), (&wide, 2)] {
                 let rotation = rope::Rotation {
                     theta: 100.0,
                     dims,
@@ -118,10 +118,10 @@ fn head([b, t, c]: [i64; 3], path: Path, rows: i64) -> Vec<Tensor> {
         rows,
     };
     let scores = head_loss::forward(path, head).unwrap();
-    let made = head_loss::backward(path, head, 0.125).unwrap();
-    assert!(made.loss == scores.loss && made.counted == scores.counted);
+    let gradients = head_loss::backward(path, head, 0.125).unwrap();
+    assert!(gradients.loss == scores.loss && gradients.counted == scores.counted);
     let argmax = scores.argmax.to_kind(Kind::Float);
-    vec![scores.nll, scores.loss, argmax, made.x, made.weight, made.bias.unwrap()]
+    vec![scores.nll, scores.loss, argmax, gradients.x, gradients.weight, gradients.bias.unwrap()]
 }
 
 fn norms(shape: [i64; 3], path: Path) -> Vec<Tensor> {
@@ -138,30 +138,30 @@ fn updated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
         let options =
             update::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, lr: 1e-2, step };
         let copy = (step == 2).then_some(&rounded);
-        let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy };
+        let update = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy };
         let before = rounded.copy();
-        let (after, _, _) = update::adamw(path, of, options).unwrap();
+        let (after, _, _) = update::adamw(path, update, options).unwrap();
         assert_eq!(after.data_ptr(), p.data_ptr());
         assert_eq!(rounded, if step == 2 { p.to_kind(Kind::BFloat16) } else { before });
     }
     vec![p, m, v]
 }
 
-fn assert_close(a: &[Tensor], b: &[Tensor], within: f64, place: &str) {
+fn assert_close(a: &[Tensor], b: &[Tensor], within: f64, case: &str) {
     assert_eq!(a.len(), b.len());
     for (n, (a, b)) in a.iter().zip(b).enumerate() {
-        assert_eq!(a.size(), b.size(), "{place}, result {n}");
+        assert_eq!(a.size(), b.size(), "{case}, result {n}");
         let b = b.to_kind(Kind::Double);
         // Operands are of order one; a result made small by cancellation is not expected to have more correct digits.
         let size = b.abs().max().double_value(&[]).max(0.1);
         let error = (a.to_kind(Kind::Double) - b).abs().max().double_value(&[]) / size;
-        assert!(error <= within, "{place}, result {n}: {error:e} of {size:e}");
+        assert!(error <= within, "{case}, result {n}: {error:e} of {size:e}");
     }
 }
 
-fn assert_same_bits(a: &[Tensor], b: &[Tensor], place: &str) {
+fn assert_same_bits(a: &[Tensor], b: &[Tensor], case: &str) {
     for (n, (a, b)) in a.iter().zip(b).enumerate() {
-        assert!(a == b, "{place}, result {n}");
+        assert!(a == b, "{case}, result {n}");
     }
 }
 
@@ -169,10 +169,10 @@ fn assert_same_bits(a: &[Tensor], b: &[Tensor], place: &str) {
 fn fused_kernels_agree_with_their_references() {
     for (name, within, run) in KERNELS {
         for shape in SHAPES {
-            let place = format!("{name} at {shape:?}");
+            let case = format!("{name} at {shape:?}");
             let want = run(shape, ASKED);
-            assert_close(&run(shape, Path::Fused(Isa::of_process())), &want, within, &place);
-            assert_close(&run(shape, Path::Fused(Isa::Portable)), &want, within, &place);
+            assert_close(&run(shape, Path::Fused(Isa::of_process())), &want, within, &case);
+            assert_close(&run(shape, Path::Fused(Isa::Portable)), &want, within, &case);
         }
     }
 }
@@ -202,13 +202,13 @@ fn fused_kernels_give_the_same_bits_on_any_number_of_threads_and_lanes() {
 #[test]
 fn the_head_by_chunks_is_the_head() {
     for shape in SHAPES {
-        let whole = head(shape, ASKED, i64::MAX);
+        let full = head(shape, ASKED, i64::MAX);
         for (path, rows) in
             [(ASKED, 16), (Path::Fused(Isa::of_process()), 16), (Path::Fused(Isa::Portable), 7)]
         {
-            let place = format!("head_loss at {shape:?} by {rows} on {path}");
-            assert_close(&head(shape, path, rows), &whole, 1e-5, &place);
-            assert_same_bits(&head(shape, path, rows), &head(shape, path, rows), &place);
+            let case = format!("head_loss at {shape:?} by {rows} on {path}");
+            assert_close(&head(shape, path, rows), &full, 1e-5, &case);
+            assert_same_bits(&head(shape, path, rows), &head(shape, path, rows), &case);
         }
     }
 }
@@ -221,12 +221,13 @@ fn the_head_has_the_same_bits_on_any_number_of_threads_and_lanes() {
         for isa in [Isa::Avx512, Isa::Avx2].into_iter().filter(|isa| isa.is_available()) {
             for threads in [1, 3] {
                 tch::set_num_threads(threads);
-                let made = head(shape, Path::Fused(isa), 16);
-                let place = format!("head_loss at {shape:?}, {isa}, {threads} threads");
+                let results = head(shape, Path::Fused(isa), 16);
+                let case = format!("head_loss at {shape:?}, {isa}, {threads} threads");
                 assert_same_bits(
-                    &made,
-                    first.get_or_insert_with(|| made.iter().map(Tensor::shallow_clone).collect()),
-                    &place,
+                    &results,
+                    first
+                        .get_or_insert_with(|| results.iter().map(Tensor::shallow_clone).collect()),
+                    &case,
                 );
             }
         }
@@ -241,7 +242,7 @@ type AttentionShape = (i64, i64, i64, i64, i64, i64, Option<i64>);
 fn attended((t, s, h, kv, d, e, window): AttentionShape, path: attention::Path) -> Vec<Tensor> {
     let (q, k) = (numbers("q", &[2, t, h, d]), numbers("k", &[2, s, kv, d]));
     let (v, dy) = (numbers("v", &[2, s, kv, e]), numbers("dy", &[2, t, h, e]));
-    let operands = attention::Operands::plain(&q, &k, &v, window);
+    let operands = attention::AttentionOperands::plain(&q, &k, &v, window);
     let (y, lse) = attention::forward(path, operands).unwrap();
     let gradients = attention::backward(path, &dy, operands, &y, &lse).unwrap();
     [y, lse].into_iter().chain(gradients).collect()
@@ -265,24 +266,24 @@ fn fused_attention_is_attention() {
     use attention::{Path, Reason};
     let before = tch::get_num_threads();
     for shape in ATTENTION {
-        let place = format!("{shape:?}");
+        let case = format!("{shape:?}");
         let want = attended(shape, Path::Reference(Reason::Asked));
         let fused = Path::Fused(Isa::of_process());
         for path in [fused, Path::Fused(Isa::Portable)] {
             let got = attended(shape, path);
-            assert_close(&got[..2], &want[..2], 3e-6, &place);
-            assert_close(&got[2..], &want[2..], 2e-5, &place);
+            assert_close(&got[..2], &want[..2], 3e-6, &case);
+            assert_close(&got[2..], &want[2..], 2e-5, &case);
         }
         let [one, three] = [1, 3].map(|threads| {
             tch::set_num_threads(threads);
             attended(shape, fused)
         });
         tch::set_num_threads(before);
-        assert_same_bits(&one, &three, &place);
+        assert_same_bits(&one, &three, &case);
         if Isa::Avx512.is_available() {
             let [wide, narrow] =
                 [Isa::Avx512, Isa::Avx2].map(|isa| attended(shape, Path::Fused(isa)));
-            assert_same_bits(&wide, &narrow, &place);
+            assert_same_bits(&wide, &narrow, &case);
         }
     }
 }
@@ -290,7 +291,7 @@ fn fused_attention_is_attention() {
 /// Bounded scores and sinks, at the same shapes; a sink of −20 hardly counts, one of 30 takes nearly everything.
 #[test]
 fn fused_attention_has_its_options() {
-    use attention::{Operands, Path, Reason};
+    use attention::{AttentionOperands, Path, Reason};
     for (t, s, h, kv, d, e, window) in ATTENTION {
         let (q, k) = (numbers("q", &[2, t, h, d]), numbers("k", &[2, s, kv, d]));
         let (v, dy) = (numbers("v", &[2, s, kv, e]), numbers("dy", &[2, t, h, e]));
@@ -299,9 +300,9 @@ fn fused_attention_has_its_options() {
             for (softcap, sink) in
                 [(Some(2.0), Some(&sink)), (Some(50.0), None), (None, Some(&sink))]
             {
-                let plain = Operands::plain(&q, &k, &v, window);
+                let plain = AttentionOperands::plain(&q, &k, &v, window);
                 let scale = Some(0.8 / (d as f64).sqrt());
-                let operands = Operands { scale, softcap, sink, ..plain };
+                let operands = AttentionOperands { scale, softcap, sink, ..plain };
                 let all = |path| {
                     let (y, lse) = attention::forward(path, operands).unwrap();
                     let gradients = attention::backward(path, &dy, operands, &y, &lse).unwrap();
@@ -309,13 +310,13 @@ fn fused_attention_has_its_options() {
                     all.extend(gradients);
                     all
                 };
-                let place = format!("{t} {s} {h} {kv} {d} {e} {window:?} {softcap:?} {level}");
+                let case = format!("{t} {s} {h} {kv} {d} {e} {window:?} {softcap:?} {level}");
                 let want = all(Path::Reference(Reason::Asked));
                 for isa in [Isa::of_process(), Isa::Portable] {
                     let got = all(Path::Fused(isa));
                     assert_eq!(got.len(), want.len());
-                    assert_close(&got[..2], &want[..2], 5e-6, &place);
-                    assert_close(&got[2..], &want[2..], 4e-5, &place);
+                    assert_close(&got[..2], &want[..2], 5e-6, &case);
+                    assert_close(&got[2..], &want[2..], 4e-5, &case);
                 }
             }
         }
@@ -325,11 +326,11 @@ fn fused_attention_has_its_options() {
 /// A row whose scores are far apart keeps its lse, and NaN stays NaN.
 #[test]
 fn attention_of_extreme_scores() {
-    use attention::{Operands, Path, Reason};
+    use attention::{AttentionOperands, Path, Reason};
     let q = Tensor::full([1, 80, 1, 4], 300.0, CPU);
     let k = numbers("k", &[1, 80, 1, 4]);
     let v = numbers("v", &[1, 80, 1, 4]);
-    let all = |path| attention::forward(path, Operands::plain(&q, &k, &v, None)).unwrap();
+    let all = |path| attention::forward(path, AttentionOperands::plain(&q, &k, &v, None)).unwrap();
     let ((y, lse), (want, want_lse)) =
         (all(Path::Fused(Isa::of_process())), all(Path::Reference(Reason::Asked)));
     assert_close(&[y, lse], &[want, want_lse], 1e-4, "far apart");
@@ -342,14 +343,15 @@ fn attention_of_extreme_scores() {
 /// A few queries read bf16 as it is.
 #[test]
 fn attention_of_bf16_is_that_of_its_values() {
-    use attention::{Operands, Path};
+    use attention::{AttentionOperands, Path};
     let fused = Path::Fused(Isa::of_process());
     for (t, s, h, kv, d, e, window) in ATTENTION {
         let [q, k, v] = [("q", [2, t, h, d]), ("k", [2, s, kv, d]), ("v", [2, s, kv, e])]
             .map(|(name, shape)| numbers(name, &shape).to_kind(Kind::BFloat16));
         let [wide_q, wide_k, wide_v] = [&q, &k, &v].map(|x| x.to_kind(Kind::Float));
-        let made = |q, k, v| attention::forward(fused, Operands::plain(q, k, v, window)).unwrap();
-        let ((y, lse), (want, want_lse)) = (made(&q, &k, &v), made(&wide_q, &wide_k, &wide_v));
+        let attend =
+            |q, k, v| attention::forward(fused, AttentionOperands::plain(q, k, v, window)).unwrap();
+        let ((y, lse), (want, want_lse)) = (attend(&q, &k, &v), attend(&wide_q, &wide_k, &wide_v));
         assert_same_bits(&[y, lse], &[want, want_lse], &format!("{t} of {s}"));
     }
 }
@@ -357,7 +359,7 @@ fn attention_of_bf16_is_that_of_its_values() {
 /// So are a sink and a bound, and every gradient's sum is f32 before it is rounded.
 #[test]
 fn options_of_bf16_are_those_of_their_values() {
-    use attention::{Operands, Path};
+    use attention::{AttentionOperands, Path};
     let fused = Path::Fused(Isa::of_process());
     for (t, s, h, kv, d, e, window) in ATTENTION {
         let [q, k, v, dy, sink] = [
@@ -369,40 +371,41 @@ fn options_of_bf16_are_those_of_their_values() {
         ]
         .map(|(name, shape)| numbers(name, &shape).to_kind(Kind::BFloat16));
         let wide = [&q, &k, &v, &dy, &sink].map(|x| x.to_kind(Kind::Float));
-        let of = |[q, k, v, dy, sink]: [&Tensor; 5]| {
-            let plain = Operands::plain(q, k, v, window);
-            let operands = Operands { softcap: Some(2.0), sink: Some(sink), ..plain };
+        let attend = |[q, k, v, dy, sink]: [&Tensor; 5]| {
+            let plain = AttentionOperands::plain(q, k, v, window);
+            let operands = AttentionOperands { softcap: Some(2.0), sink: Some(sink), ..plain };
             let (y, lse) = attention::forward(fused, operands).unwrap();
             let mut all = attention::backward(fused, dy, operands, &y, &lse).unwrap();
             all.extend([y, lse]);
             all
         };
-        let place = format!("{t} of {s}");
-        assert_same_bits(&of([&q, &k, &v, &dy, &sink]), &of(wide.each_ref()), &place);
+        let case = format!("{t} of {s}");
+        assert_same_bits(&attend([&q, &k, &v, &dy, &sink]), &attend(wide.each_ref()), &case);
     }
 }
 
 /// Of a few queries, other batch items change no bit; a NaN reaches those that see it.
 #[test]
-fn a_few_queries_are_each_their_own() {
-    use attention::{Operands, Path};
+fn each_of_a_few_queries_has_the_bits_that_it_has_alone() {
+    use attention::{AttentionOperands, Path};
     let fused = Path::Fused(Isa::of_process());
     let [q, k, v] = [("q", [3, 2, 4, 24]), ("k", [3, 90, 2, 24]), ("v", [3, 90, 2, 40])]
         .map(|(name, shape)| numbers(name, &shape));
-    let made = |q: &Tensor, k: &Tensor, v: &Tensor| {
-        let (y, lse) = attention::forward(fused, Operands::plain(q, k, v, Some(80))).unwrap();
+    let attend = |q: &Tensor, k: &Tensor, v: &Tensor| {
+        let (y, lse) =
+            attention::forward(fused, AttentionOperands::plain(q, k, v, Some(80))).unwrap();
         vec![y, lse]
     };
-    let all = made(&q, &k, &v);
+    let all = attend(&q, &k, &v);
     for item in 0..3 {
-        let of = |x: &Tensor| x.narrow(0, item, 1).copy();
-        let alone = made(&of(&q), &of(&k), &of(&v));
+        let item_of = |x: &Tensor| x.narrow(0, item, 1).copy();
+        let alone = attend(&item_of(&q), &item_of(&k), &item_of(&v));
         let want: Vec<Tensor> = all.iter().map(|x| x.narrow(0, item, 1).copy()).collect();
         assert_same_bits(&alone, &want, &format!("item {item}"));
     }
     // Position 9 is 80 before the last of 90, and 79 before the first of the two queries.
     let _ = k.get(1).get(9).fill_(f64::NAN);
-    let y = made(&q, &k, &v).swap_remove(0);
+    let y = attend(&q, &k, &v).swap_remove(0);
     assert!(y.get(1).get(0).isnan().all().int64_value(&[]) != 0);
     assert!(y.get(1).get(1).isnan().any().int64_value(&[]) == 0);
     assert!(y.get(0).isnan().any().int64_value(&[]) == 0);
@@ -466,6 +469,6 @@ fn rope_refuses_what_is_no_rotation() {
 
 #[test]
 fn cuda_is_loaded_once_it_was_found() {
-    let found = *cuda_library() == CudaLibrary::Loaded;
-    assert_eq!(has_loaded_cuda(), found);
+    let is_loaded = *cuda_library() == CudaLibrary::Loaded;
+    assert_eq!(has_loaded_cuda(), is_loaded);
 }

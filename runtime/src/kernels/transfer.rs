@@ -56,11 +56,11 @@ impl Readback {
         // With several ranks, some numbers were summed on the CPU.
         let device = wide.iter().map(Tensor::device).find(|device| *device != Device::Cpu);
         let device = device.unwrap_or(Device::Cpu);
-        let here = wide
+        let on_device = wide
             .iter()
             .map(|number| Ok(number.f_to_device(device)?))
             .collect::<Result<Vec<_>, KernelError>>()?;
-        let joined = Tensor::f_cat(&here, 0)?; // [n]
+        let joined = Tensor::f_cat(&on_device, 0)?; // [n]
         let Device::Cuda(index) = device else {
             return Ok(Self { numbers: joined.f_to_device(Device::Cpu)?, arrival: None });
         };
@@ -89,12 +89,12 @@ impl Readback {
 
 /// Token ids as a tensor on a device. The copy to a GPU is from pinned memory and is only queued.
 pub fn upload(ids: &[i64], shape: &[i64], device: Device) -> Result<Tensor, KernelError> {
-    let here = Tensor::f_from_slice(ids)?.f_reshape(shape)?;
+    let on_host = Tensor::f_from_slice(ids)?.f_reshape(shape)?;
     match device {
         Device::Cuda(_) => {
-            Ok(here.f_pin_memory(device)?.f_to_device_(device, Kind::Int64, true, false)?)
+            Ok(on_host.f_pin_memory(device)?.f_to_device_(device, Kind::Int64, true, false)?)
         }
-        Device::Cpu | Device::Mps | Device::Vulkan => Ok(here.f_to_device(device)?),
+        Device::Cpu | Device::Mps | Device::Vulkan => Ok(on_host.f_to_device(device)?),
     }
 }
 

@@ -58,7 +58,7 @@ impl Command {
         }
     }
 
-    fn of(numbers: [i64; 4]) -> Option<Command> {
+    fn from_numbers(numbers: [i64; 4]) -> Option<Command> {
         let [kind, a, b, _] = numbers;
         let part = || PARTS.get(usize::try_from(a).ok()?).copied();
         Some(match kind {
@@ -85,7 +85,7 @@ impl Command {
         ranks.broadcast(&mut tensor)?;
         let mut numbers = [0i64; 4];
         tensor.f_copy_data(&mut numbers, 4)?;
-        Command::of(numbers).ok_or_else(|| {
+        Command::from_numbers(numbers).ok_or_else(|| {
             ExecuteError::new(format!("rank 0 sent an unknown command: {numbers:?}"))
         })
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_survives_the_way() {
+    fn a_command_survives_encoding() {
         for command in [
             Command::Take(Part::FirstMoment, 7),
             Command::Resume(9),
@@ -106,9 +106,9 @@ mod tests {
             Command::Evaluate,
             Command::End(Ending::Interrupted),
         ] {
-            assert_eq!(Command::of(command.numbers()), Some(command));
+            assert_eq!(Command::from_numbers(command.numbers()), Some(command));
         }
-        assert_eq!(Command::of([0; 4]), None);
-        assert_eq!(Command::of([1, 3, 0, 0]), None);
+        assert_eq!(Command::from_numbers([0; 4]), None);
+        assert_eq!(Command::from_numbers([1, 3, 0, 0]), None);
     }
 }

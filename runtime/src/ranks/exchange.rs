@@ -96,7 +96,7 @@ impl Team {
     }
 
     /// The micro-batches that this rank computes, of `count`.
-    pub(crate) fn own(&self, count: u64) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn micro_batches(&self, count: u64) -> impl Iterator<Item = u64> + use<> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         (rank..count).step_by(usize::try_from(size).unwrap_or(usize::MAX))
     }
@@ -126,19 +126,19 @@ impl Team {
     }
 
     /// Begins to announce this rank's micro-batches of a step to all ranks, with `rows` windows each.
-    pub(crate) fn begin_telling(
+    pub(crate) fn begin_announcing(
         &self,
-        own: Result<&[Batch], &Problem>,
+        batches: Result<&[Batch], &Problem>,
         rows: u64,
     ) -> Result<UnderWay, ExecuteError> {
         let each = 1 + DIGESTS * rows as usize;
         let mut message = vec![0i64; 1 + self.schedule.rounds() as usize * each];
-        message[0] = i64::from(own.is_err());
-        for (round, batch) in own.unwrap_or_default().iter().enumerate() {
-            let place = &mut message[1 + round * each..][..each];
-            place[0] = batch.counted_targets() as i64;
+        message[0] = i64::from(batches.is_err());
+        for (round, batch) in batches.unwrap_or_default().iter().enumerate() {
+            let section = &mut message[1 + round * each..][..each];
+            section[0] = batch.counted_targets() as i64;
             let digests = batch.window_digests();
-            for (into, digest) in place[1..].chunks_exact_mut(DIGESTS).zip(&digests) {
+            for (into, digest) in section[1..].chunks_exact_mut(DIGESTS).zip(&digests) {
                 for (number, bytes) in into.iter_mut().zip(digest.as_bytes().chunks_exact(8)) {
                     *number = i64::from_le_bytes(bytes.try_into().unwrap_or_default());
                 }
@@ -150,27 +150,27 @@ impl Team {
     }
 
     /// What all ranks announced for a step with `count` micro-batches. `failed` is why this rank has no data, if so.
-    pub(crate) fn told(
+    pub(crate) fn end_announcing(
         &self,
-        telling: UnderWay,
+        exchange: UnderWay,
         failed: Option<&Problem>,
         count: u64,
         rows: u64,
     ) -> Result<Announced, ExecuteError> {
         let size = self.ranks.size() as usize;
         let each = 1 + DIGESTS * rows as usize;
-        let all = numbers(&self.wait(telling)?)?;
+        let all = numbers(&self.wait(exchange)?)?;
         let length = all.len() / size.max(1);
-        let of = |rank: usize| &all[rank * length..][..length];
-        let failed = match (0..size).find(|rank| of(*rank)[0] != 0) {
+        let message_of = |rank: usize| &all[rank * length..][..length];
+        let failed = match (0..size).find(|rank| message_of(*rank)[0] != 0) {
             None => None,
             Some(rank) => Some((rank as u64, self.reason(rank, failed)?)),
         };
         let (mut counted, mut windows) = (0, Vec::new());
         for index in 0..count as usize {
-            let place = &of(index % size)[1 + index / size * each..][..each];
-            counted += place[0] as u64;
-            for digest in place[1..].chunks_exact(DIGESTS) {
+            let section = &message_of(index % size)[1 + index / size * each..][..each];
+            counted += section[0] as u64;
+            for digest in section[1..].chunks_exact(DIGESTS) {
                 let mut bytes = [0u8; 32];
                 for (into, number) in bytes.chunks_exact_mut(8).zip(digest) {
                     into.copy_from_slice(&number.to_le_bytes());
@@ -185,9 +185,9 @@ impl Team {
     pub(crate) fn reason(
         &self,
         rank: usize,
-        own: Option<&Problem>,
+        error: Option<&Problem>,
     ) -> Result<String, ExecuteError> {
-        let mut bytes = own.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
+        let mut bytes = error.map(|error| error.message.clone().into_bytes()).unwrap_or_default();
         bytes.resize(REASON, 0);
         let numbers: Vec<i64> = bytes
             .chunks_exact(8)
@@ -216,11 +216,11 @@ impl Team {
     /// last round passes `None`.
     pub(crate) fn begin_scatter(
         &self,
-        own: Option<Vec<Tensor>>,
+        tensors: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
     ) -> Result<UnderWay, ExecuteError> {
-        self.begin_all_to_all(self.flat(own)?, round, unit, Way::Flat)
+        self.begin_all_to_all(self.flat(tensors)?, round, unit, Way::Flat)
     }
 
     /// What this rank owns of the gradients of all ranks, which have `arrived`.
@@ -279,13 +279,13 @@ impl Team {
     /// has on its own machine.
     pub(crate) fn begin_scatter_inside(
         &self,
-        own: Option<Vec<Tensor>>,
+        tensors: Option<Vec<Tensor>>,
         round: u64,
         unit: usize,
     ) -> Result<UnderWay, ExecuteError> {
         let ranks = self.ranks.size();
         let local = self.schedule.node.unwrap_or(1);
-        let flat = self.flat(own)?;
+        let flat = self.flat(tensors)?;
         let mut sorted = Vec::new();
         if flat.numel() > 0 {
             let owned = |rank| self.shards().owned(unit, rank) as i64;
@@ -365,11 +365,11 @@ impl Team {
     }
 
     /// What all ranks report about their micro-batches of a round.
-    pub(crate) fn losses(&self, own: Computed) -> Result<Vec<Computed>, ExecuteError> {
-        let Computed { loss, counted, took, stop } = own;
+    pub(crate) fn losses(&self, computed: Computed) -> Result<Vec<Computed>, ExecuteError> {
+        let Computed { loss, counted, took, stop } = computed;
         let took = took.as_secs_f64().to_bits() as i64;
         let all = [loss.to_bits() as i64, counted, took, i64::from(stop)];
-        let of = |told: &[i64]| match told {
+        let decode = |numbers: &[i64]| match numbers {
             [loss, counted, took, stop] => Some(Computed {
                 loss: f64::from_bits(*loss as u64),
                 counted: *counted,
@@ -380,16 +380,18 @@ impl Team {
         };
         let all = self.gather_numbers(&all)?;
         all.chunks_exact(4)
-            .map(|told| of(told).ok_or_else(|| ExecuteError::new("a rank's time is no time")))
+            .map(|numbers| {
+                decode(numbers).ok_or_else(|| ExecuteError::new("a rank's time is no time"))
+            })
             .collect()
     }
 
     /// The auxiliary losses of all ranks' micro-batches of a round. A step without any exchanges nothing.
-    pub(crate) fn terms(&self, own: &[f64]) -> Result<Vec<Vec<f64>>, ExecuteError> {
-        let own: Vec<i64> = own.iter().map(|term| term.to_bits() as i64).collect();
-        let all = self.gather_numbers(&own)?;
-        let of = |told: &[i64]| told.iter().map(|bits| f64::from_bits(*bits as u64)).collect();
-        Ok(all.chunks_exact(own.len().max(1)).map(of).collect())
+    pub(crate) fn terms(&self, local: &[f64]) -> Result<Vec<Vec<f64>>, ExecuteError> {
+        let bits: Vec<i64> = local.iter().map(|term| term.to_bits() as i64).collect();
+        let all = self.gather_numbers(&bits)?;
+        let decode = |bits: &[i64]| bits.iter().map(|bits| f64::from_bits(*bits as u64)).collect();
+        Ok(all.chunks_exact(bits.len().max(1)).map(decode).collect())
     }
 
     /// Gathers these parameters of a unit whole, flattened. Every rank sends what it owns.
@@ -431,8 +433,8 @@ impl Team {
 
     /// The most elements of these parameters that any rank owns.
     fn most(&self, params: &[usize]) -> i64 {
-        let of = |rank| params.iter().map(|param| self.length(*param, rank)).sum::<i64>();
-        (0..self.ranks.size()).map(of).max().unwrap_or(0)
+        let length_of = |rank| params.iter().map(|param| self.length(*param, rank)).sum::<i64>();
+        (0..self.ranks.size()).map(length_of).max().unwrap_or(0)
     }
 
     /// Whole tensors, flattened, of these parameters of a unit, once the parts of all ranks have `arrived`. They are
@@ -473,17 +475,17 @@ impl Team {
     pub(crate) fn collect(
         &self,
         param: usize,
-        own: &Tensor,
+        part: &Tensor,
     ) -> Result<Option<Tensor>, ExecuteError> {
         let size = self.ranks.size();
         let mut send = vec![0; size as usize];
         let mut receive = vec![0; size as usize];
-        send[0] = own.numel() as i64;
+        send[0] = part.numel() as i64;
         if self.leads() {
             receive = (0..size).map(|rank| self.length(param, rank)).collect();
         }
-        let output = self.room(receive.iter().sum(), own.kind())?;
-        let output = self.ranks.all_to_all(output, own.shallow_clone(), &receive, &send)?;
+        let output = self.room(receive.iter().sum(), part.kind())?;
+        let output = self.ranks.all_to_all(output, part.shallow_clone(), &receive, &send)?;
         Ok(self.leads().then_some(output))
     }
 
@@ -491,15 +493,15 @@ impl Team {
     pub(crate) fn deal_out(
         &self,
         param: usize,
-        whole: Option<&Tensor>,
+        tensor: Option<&Tensor>,
     ) -> Result<Tensor, ExecuteError> {
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
         let mut receive = vec![0; size as usize];
         receive[0] = self.length(param, rank);
-        let (input, send) = match whole {
-            Some(whole) => {
+        let (input, send) = match tensor {
+            Some(tensor) => {
                 let lengths = (0..size).map(|rank| self.length(param, rank)).collect();
-                (whole.f_reshape([-1])?, lengths)
+                (tensor.f_reshape([-1])?, lengths)
             }
             None => (self.room(0, Kind::Float)?, vec![0; size as usize]),
         };
@@ -515,22 +517,23 @@ impl Team {
     }
 
     /// This rank's part of a parameter, as a view.
-    pub(crate) fn part(&self, param: usize, whole: &Tensor) -> Result<Tensor, ExecuteError> {
+    pub(crate) fn part(&self, param: usize, tensor: &Tensor) -> Result<Tensor, ExecuteError> {
         let part = self.shards().part(param, self.ranks.rank());
-        let flat = whole.f_view([-1])?;
+        let flat = tensor.f_view([-1])?;
         Ok(flat.f_narrow(0, part.start as i64, (part.end - part.start) as i64)?)
     }
 
     /// Gathers the sums of squares of each parameter's blocks, in order. Each rank sends those of the blocks it owns.
-    pub(crate) fn gather_blocks(&self, own: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, ExecuteError> {
+    pub(crate) fn gather_blocks(&self, local: &[Vec<f64>]) -> Result<Vec<Vec<f64>>, ExecuteError> {
         let most = (0..self.ranks.size())
-            .map(|rank| (0..own.len()).map(|param| self.blocks(param, rank)).sum::<usize>())
+            .map(|rank| (0..local.len()).map(|param| self.blocks(param, rank)).sum::<usize>())
             .max()
             .unwrap_or(0);
-        let mut message: Vec<i64> = own.iter().flatten().map(|sum| sum.to_bits() as i64).collect();
+        let mut message: Vec<i64> =
+            local.iter().flatten().map(|sum| sum.to_bits() as i64).collect();
         message.resize(most, 0);
         let all = self.gather_numbers(&message)?;
-        let mut sums: Vec<Vec<f64>> = own.iter().map(|_| Vec::new()).collect();
+        let mut sums: Vec<Vec<f64>> = local.iter().map(|_| Vec::new()).collect();
         for rank in 0..self.ranks.size() {
             let mut at = rank as usize * most;
             for (param, sums) in sums.iter_mut().enumerate() {
@@ -547,17 +550,17 @@ impl Team {
     }
 
     /// Sends the numbers of each rank to rank 0; their counts may differ.
-    pub(crate) fn lists_to_first(&self, own: &[i64], stop: bool) -> Result<Lists, ExecuteError> {
-        let told = self.gather_numbers(&[own.len() as i64, i64::from(stop)])?;
-        let (pairs, _) = told.as_chunks::<2>();
+    pub(crate) fn lists_to_first(&self, local: &[i64], stop: bool) -> Result<Lists, ExecuteError> {
+        let headers = self.gather_numbers(&[local.len() as i64, i64::from(stop)])?;
+        let (pairs, _) = headers.as_chunks::<2>();
         if pairs.iter().any(|[_, stop]| *stop != 0) {
             return Ok(ControlFlow::Break(()));
         }
         let counts: Vec<i64> = pairs.iter().map(|[count, _]| *count).collect();
         let mut send = vec![0; counts.len()];
-        send[0] = own.len() as i64;
+        send[0] = local.len() as i64;
         let receive = if self.leads() { counts } else { vec![0; send.len()] };
-        let input = Tensor::f_from_slice(own)?;
+        let input = Tensor::f_from_slice(local)?;
         let output = empty(receive.iter().sum(), Kind::Int64)?;
         let output = self.ranks.all_to_all(output, input, &receive, &send)?;
         if !self.leads() {
@@ -575,9 +578,9 @@ impl Team {
     }
 
     /// The numbers of all ranks, one after another.
-    pub(crate) fn gather_numbers(&self, own: &[i64]) -> Result<Vec<i64>, ExecuteError> {
-        let input = Tensor::f_from_slice(own)?;
-        let count = own.len() * self.ranks.size() as usize;
+    pub(crate) fn gather_numbers(&self, local: &[i64]) -> Result<Vec<i64>, ExecuteError> {
+        let input = Tensor::f_from_slice(local)?;
+        let count = local.len() * self.ranks.size() as usize;
         numbers(&self.ranks.all_gather(empty(count as i64, Kind::Int64)?, input)?)
     }
 }
@@ -641,7 +644,7 @@ mod tests {
     }
 
     /// A parameter, the same on all ranks.
-    fn whole(size: i64) -> Tensor {
+    fn full(size: i64) -> Tensor {
         Tensor::arange(size, (Kind::Float, Device::Cpu)) + 0.25
     }
 
@@ -661,14 +664,14 @@ mod tests {
                     let params: Vec<usize> = (0..sizes.len()).collect();
                     let parts: Vec<Tensor> = params
                         .iter()
-                        .map(|param| team.part(*param, &whole(sizes[*param])).unwrap())
+                        .map(|param| team.part(*param, &full(sizes[*param])).unwrap())
                         .collect();
                     let begun = team.begin_gather(&params, &parts, kind).unwrap();
                     let arrived = team.wait(begun).unwrap();
                     let gathered = team.gathered(&params, &arrived).unwrap();
-                    for (found, size) in gathered.iter().zip(sizes) {
-                        let wanted = whole(*size).to_kind(kind);
-                        assert!(found.equal(&wanted), "{sizes:?} of {ranks} ranks in {kind:?}");
+                    for (got, size) in gathered.iter().zip(sizes) {
+                        let wanted = full(*size).to_kind(kind);
+                        assert!(got.equal(&wanted), "{sizes:?} of {ranks} ranks in {kind:?}");
                     }
                 }
             });
@@ -694,8 +697,8 @@ mod tests {
                 let arrived = Tensor::zeros([elements], (Kind::Float, Device::Cpu));
                 let within = arrived.data_ptr() as usize
                     ..arrived.data_ptr() as usize + 4 * elements as usize;
-                for found in team.gathered(&params, &arrived).unwrap() {
-                    let inside = within.contains(&(found.data_ptr() as usize));
+                for got in team.gathered(&params, &arrived).unwrap() {
+                    let inside = within.contains(&(got.data_ptr() as usize));
                     assert_eq!(inside, views, "{sizes:?} of {ranks} ranks");
                 }
             });
@@ -706,13 +709,13 @@ mod tests {
     fn a_message_of_one_tensor_is_not_copied() {
         with_ranks(1, |simulated| {
             let team = team(simulated, Some(0), &[8]);
-            let (one, other) = (whole(8).view([2, 4]), whole(4));
+            let (one, other) = (full(8).view([2, 4]), full(4));
             let sent = team.flat(Some(vec![one.shallow_clone()])).unwrap();
             assert_eq!((sent.data_ptr(), sent.size()), (one.data_ptr(), vec![8]));
             let turned = team.flat(Some(vec![one.transpose(0, 1)])).unwrap();
             assert!(turned.equal(&one.transpose(0, 1).reshape([-1])) && turned.is_contiguous());
             let sent = team.flat(Some(vec![one, other])).unwrap();
-            assert!(sent.equal(&Tensor::cat(&[whole(8), whole(4)], 0)));
+            assert!(sent.equal(&Tensor::cat(&[full(8), full(4)], 0)));
             assert_eq!(team.flat(None).unwrap().size(), [0]);
         });
     }

@@ -87,8 +87,8 @@ impl Arrived {
     }
 
     /// Tells the others why this rank cannot take part, and leaves them time to read it.
-    pub fn give_up(&self, why: &str) {
-        self.gloo.fail(why);
+    pub fn give_up(&self, reason: &str) {
+        self.gloo.fail(reason);
         self.linger();
     }
 
@@ -185,25 +185,25 @@ impl Gloo {
     }
 
     /// Waits for a key, unless one of these ranks fails before.
-    fn wait(&self, key: &str, of: &[u32], until: Instant) -> Result<String, Problem> {
+    fn wait(&self, key: &str, ranks: &[u32], until: Instant) -> Result<String, Problem> {
         let Launch { rank, size, said_by, .. } = &self.launch;
         let lost = |error: KernelError| Problem::from(self.lost(&error));
         let stored = |key: &str| self.group.get(key, Duration::ZERO).map_err(lost);
         loop {
-            if let Some(found) = stored(key)? {
-                return Ok(found);
+            if let Some(text) = stored(key)? {
+                return Ok(text);
             }
-            for other in of {
-                if let Some(why) = stored(&format!("failed/{other}"))? {
+            for other in ranks {
+                if let Some(reason) = stored(&format!("failed/{other}"))? {
                     return Err(Problem::machine(
-                        format!("rank {other} failed: {why}"),
+                        format!("rank {other} failed: {reason}"),
                         "correct that, and start all ranks again",
                     ));
                 }
             }
             if Instant::now() >= until {
                 let mut late = Vec::new();
-                for other in of {
+                for other in ranks {
                     if stored(&format!("same/{other}"))?.is_none() {
                         late.push(other.to_string());
                     }
@@ -245,12 +245,12 @@ impl Gloo {
     }
 
     /// Tells the other ranks why this one ends, unless another rank is the cause: each finds that one by itself.
-    pub fn fail(&self, why: &str) {
+    pub fn fail(&self, reason: &str) {
         if self.lost.get() {
             return;
         }
         // The others notice the end of this process in any case.
-        let _ = self.group.set(&format!("failed/{}", self.launch.rank), why);
+        let _ = self.group.set(&format!("failed/{}", self.launch.rank), reason);
     }
 
     /// The error for an exchange that did not happen: names the rank at fault.
@@ -271,8 +271,8 @@ impl Gloo {
         let mut silent = Vec::new();
         for other in (0..size).filter(|other| *other != rank) {
             match self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                Ok(Some(why)) => {
-                    return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
+                Ok(Some(reason)) => {
+                    return ExecuteError::of_rank(format!("rank {other} failed: {reason}"));
                 }
                 Ok(None) => {}
                 Err(_) => return gone(),
@@ -286,8 +286,8 @@ impl Gloo {
         }
         // A rank that fails stores why, then leaves; it may have done so meanwhile.
         for other in &silent {
-            if let Ok(Some(why)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
-                return ExecuteError::of_rank(format!("rank {other} failed: {why}"));
+            if let Ok(Some(reason)) = self.group.get(&format!("failed/{other}"), Duration::ZERO) {
+                return ExecuteError::of_rank(format!("rank {other} failed: {reason}"));
             }
         }
         let error = first_line(error);
@@ -388,7 +388,7 @@ mod tests {
                 rank,
                 size,
                 local: size,
-                place: rank,
+                local_rank: rank,
                 said_by: ["RANK", "WORLD_SIZE"],
                 host: "127.0.0.1".to_owned(),
                 port,
@@ -411,10 +411,10 @@ mod tests {
     #[test]
     fn ranks_that_share_a_gpu_are_refused_when_they_meet() {
         let ends = meeting(&["GPU-0a", "GPU-1b", "GPU-0a"]);
-        let why = "ranks 0 and 2 use the same GPU, GPU-0a";
-        assert_eq!(ends[0], Err(why.to_owned()));
+        let reason = "ranks 0 and 2 use the same GPU, GPU-0a";
+        assert_eq!(ends[0], Err(reason.to_owned()));
         for end in &ends[1..] {
-            assert_eq!(*end, Err(format!("rank 0 failed: {why}")));
+            assert_eq!(*end, Err(format!("rank 0 failed: {reason}")));
         }
     }
 

@@ -14,7 +14,7 @@ pub struct Launch {
     /// Ranks on this machine.
     pub local: u32,
     /// Which of them this is.
-    pub place: u32,
+    pub local_rank: u32,
     /// The names of the two variables that say rank and size.
     pub said_by: [&'static str; 2],
     pub host: String,
@@ -37,13 +37,12 @@ impl Launch {
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Launch>, Problem> {
-        let said = |name: &str| variable(name).filter(|text| !text.is_empty());
+        let environment = Environment { variable: &variable };
         // `srun` may start `torchrun`, so the ranks are those of `torchrun`.
-        let said_by = if TORCH.iter().any(|name| said(name).is_some()) { TORCH } else { SLURM };
-        let number = |name: &str, least: u32| {
-            said(name).map(|text| number_within(name, &text, least, u32::MAX)).transpose()
-        };
-        let (rank, size) = match (number(said_by[0], 0)?, number(said_by[1], 1)?) {
+        let said_by =
+            if TORCH.iter().any(|name| environment.get(name).is_some()) { TORCH } else { SLURM };
+        let [rank, size] = said_by;
+        let (rank, size) = match (environment.number(rank, 0)?, environment.number(size, 1)?) {
             (Some(rank), Some(size)) if rank < size => (rank, size),
             (Some(rank), Some(size)) => {
                 return Err(wrong(format!(
@@ -60,20 +59,10 @@ impl Launch {
         if size == 1 {
             return Ok(None);
         }
-        let (local, place) = if said_by == TORCH {
-            let local = number("LOCAL_WORLD_SIZE", 1)?.unwrap_or(size);
-            (local, number("LOCAL_RANK", 0)?.unwrap_or(rank % local))
-        } else {
-            let local = match (said("SLURM_STEP_TASKS_PER_NODE"), number("SLURM_NODEID", 0)?) {
-                (Some(text), node) => tasks_of_node(&text, node.unwrap_or(0))?,
-                (None, _) => number("SLURM_NTASKS_PER_NODE", 1)?
-                    .ok_or_else(|| without(said_by[1], size, "SLURM_STEP_TASKS_PER_NODE"))?,
-            };
-            (local, number("SLURM_LOCALID", 0)?.unwrap_or(rank % local))
-        };
-        if local > size || place >= local {
+        let (local, local_rank) = environment.on_this_machine(said_by, rank, size)?;
+        if local > size || local_rank >= local {
             return Err(wrong(format!(
-                "the environment says that this is rank {rank} of {size}, and number {place} of {local} on its machine"
+                "the environment says that this is rank {rank} of {size}, and number {local_rank} of {local} on its machine"
             )));
         }
         let missing = |name: &str| {
@@ -84,20 +73,22 @@ impl Launch {
                 format!("export {name}; `torchrun` and `canonc run --ranks N` do"),
             )
         };
-        let host = said("MASTER_ADDR").ok_or_else(|| missing("MASTER_ADDR"))?;
-        let port = said("MASTER_PORT").ok_or_else(|| missing("MASTER_PORT"))?;
+        let host = environment.get("MASTER_ADDR").ok_or_else(|| missing("MASTER_ADDR"))?;
+        let port = environment.get("MASTER_PORT").ok_or_else(|| missing("MASTER_PORT"))?;
         let port = number_within("MASTER_PORT", &port, 1, u16::MAX.into())?;
-        let agent = said("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
-        let restart = said("TORCHELASTIC_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
+        let agent =
+            environment.get("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+        let restart =
+            environment.get("TORCHELASTIC_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
         Ok(Some(Launch {
             rank,
             size,
             local,
-            place,
+            local_rank,
             said_by,
             host,
             port: port as u16,
-            interfaces: said("GLOO_SOCKET_IFNAME"),
+            interfaces: environment.get("GLOO_SOCKET_IFNAME"),
             serves: rank == 0 && !agent,
             prefix: format!("canonc/{restart}"),
         }))
@@ -109,16 +100,53 @@ impl Launch {
             // The host name may have no address.
             return Some("127.0.0.1".to_owned());
         }
-        let here = (self.host.as_str(), self.port).to_socket_addrs().ok()?.find_map(|there| {
-            // Nothing is sent: the system only says from which address it would be.
-            let any: IpAddr = if there.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
-            let socket = UdpSocket::bind((any, 0)).ok()?;
-            socket.connect(there).ok()?;
-            Some(socket.local_addr().ok()?.ip())
-        })?;
+        let address =
+            (self.host.as_str(), self.port).to_socket_addrs().ok()?.find_map(|there| {
+                // Nothing is sent: the system only says from which address it would be.
+                let any: IpAddr = if there.is_ipv4() { [0u8; 4].into() } else { [0u16; 8].into() };
+                let socket = UdpSocket::bind((any, 0)).ok()?;
+                socket.connect(there).ok()?;
+                Some(socket.local_addr().ok()?.ip())
+            })?;
         // The own host name often has a local address, which other machines cannot reach.
         let local = self.host == "localhost" || self.host.parse::<IpAddr>().is_ok();
-        (!here.is_loopback() || local).then(|| here.to_string())
+        (!address.is_loopback() || local).then(|| address.to_string())
+    }
+}
+
+/// Environment variables; an empty one counts as absent.
+struct Environment<'a> {
+    variable: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Environment<'_> {
+    fn get(&self, name: &str) -> Option<String> {
+        (self.variable)(name).filter(|text| !text.is_empty())
+    }
+
+    fn number(&self, name: &str, least: u32) -> Result<Option<u32>, Problem> {
+        self.get(name).map(|text| number_within(name, &text, least, u32::MAX)).transpose()
+    }
+
+    /// How many of the ranks are on this machine, and which of them this is.
+    fn on_this_machine(
+        &self,
+        said_by: [&str; 2],
+        rank: u32,
+        size: u32,
+    ) -> Result<(u32, u32), Problem> {
+        if said_by == TORCH {
+            let local = self.number("LOCAL_WORLD_SIZE", 1)?.unwrap_or(size);
+            return Ok((local, self.number("LOCAL_RANK", 0)?.unwrap_or(rank % local)));
+        }
+        let tasks = self.get("SLURM_STEP_TASKS_PER_NODE");
+        let local = match (tasks, self.number("SLURM_NODEID", 0)?) {
+            (Some(text), node) => tasks_of_node(&text, node.unwrap_or(0))?,
+            (None, _) => self
+                .number("SLURM_NTASKS_PER_NODE", 1)?
+                .ok_or_else(|| without(said_by[1], size, "SLURM_STEP_TASKS_PER_NODE"))?,
+        };
+        Ok((local, self.number("SLURM_LOCALID", 0)?.unwrap_or(rank % local)))
     }
 }
 
@@ -163,11 +191,11 @@ mod tests {
 
     /// The variables of `text`, as NAME=VALUE.
     fn read(text: &str) -> Result<Option<Launch>, Problem> {
-        let found = |name: &str| {
+        let variable = |name: &str| {
             let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
             words.find_map(|(key, value)| (key == name).then(|| value.to_owned()))
         };
-        Launch::from_environment(found)
+        Launch::from_environment(variable)
     }
 
     const MEET: &str = "MASTER_ADDR=10.0.0.1 MASTER_PORT=2000";
@@ -198,8 +226,9 @@ mod tests {
         ];
         for (text, expected) in rows {
             let launch = read(&format!("{text} {MEET}")).unwrap();
-            let found = launch.map(|of| [of.rank, of.size, of.place, of.local]);
-            assert_eq!(found, expected, "{text}");
+            let numbers =
+                launch.map(|launch| [launch.rank, launch.size, launch.local_rank, launch.local]);
+            assert_eq!(numbers, expected, "{text}");
         }
     }
 

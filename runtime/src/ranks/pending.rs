@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends after it was looked at so often, counting all looks.
+    /// Ends after this number of polls.
     struct Exchange {
         after: u32,
         looks: Cell<u32>,
@@ -98,16 +98,16 @@ mod tests {
         }
     }
 
-    struct Case {
+    struct PendingCase {
         all: Outstanding<Exchange>,
         seen: Rc<Cell<u32>>,
     }
 
-    fn case(timeout: Duration) -> Case {
-        Case { all: Outstanding::new(timeout), seen: Rc::default() }
+    fn case(timeout: Duration) -> PendingCase {
+        PendingCase { all: Outstanding::new(timeout), seen: Rc::default() }
     }
 
-    impl Case {
+    impl PendingCase {
         fn add(&self, after: u32) -> Result<(), KernelError> {
             self.all.add(Exchange { after, looks: Cell::new(0), seen: self.seen.clone() })
         }
@@ -150,8 +150,8 @@ mod tests {
         let case = case(Duration::ZERO);
         case.add(0).unwrap();
         case.add(u32::MAX - 1).unwrap();
-        let why = case.all.settle().unwrap_err().to_string();
-        assert_eq!(why, "an exchange between GPUs did not end in 0 s");
+        let error = case.all.settle().unwrap_err().to_string();
+        assert_eq!(error, "an exchange between GPUs did not end in 0 s");
         // The first one had ended.
         assert_eq!(case.seen.get(), 2);
     }

@@ -224,13 +224,13 @@ impl Simulated {
     }
 
     /// What another rank sent, which must have this many elements.
-    fn whole(&self, rank: u64, tensor: &Tensor, wanted: i64) -> Result<(), ExecuteError> {
-        let found = tensor.numel() as i64;
-        if found == wanted {
+    fn check_size(&self, rank: u64, tensor: &Tensor, wanted: i64) -> Result<(), ExecuteError> {
+        let elements = tensor.numel() as i64;
+        if elements == wanted {
             return Ok(());
         }
         Err(ExecuteError::of_rank(format!(
-            "a message of rank {rank} has {found} of {wanted} elements"
+            "a message of rank {rank} has {elements} of {wanted} elements"
         )))
     }
 }
@@ -290,7 +290,7 @@ impl Collectives for Simulated {
                 let start: i64 = counts.iter().take(me).sum();
                 let sent = counts.get(me).copied().unwrap_or(*wanted);
                 let all = if counts.is_empty() { *wanted } else { counts.iter().sum() };
-                self.whole(rank, &theirs, all)?;
+                self.check_size(rank, &theirs, all)?;
                 if sent != *wanted {
                     return Err(ExecuteError::of_rank(format!(
                         "rank {rank} sends rank {me} {sent} elements, not {wanted}"
@@ -316,7 +316,7 @@ impl Collectives for Simulated {
         let number = self.give(&what, tensor.copy(), &[])?;
         self.read(number, &what, |of| {
             let (theirs, _) = of(0);
-            self.whole(0, &theirs, tensor.numel() as i64)?;
+            self.check_size(0, &theirs, tensor.numel() as i64)?;
             tensor.copy_(&theirs);
             Ok(())
         })

@@ -16,7 +16,7 @@ pub enum RunPoint {
 }
 
 impl RunPoint {
-    pub(crate) fn of(record: &Record) -> RunPoint {
+    pub(crate) fn from_record(record: &Record) -> RunPoint {
         match record {
             Record::Start(_) => RunPoint::Start,
             Record::Step(step) => RunPoint::Step(step.step),

@@ -218,25 +218,25 @@ mod tests {
 
     #[test]
     fn what_rounding_changes_is_near() {
-        let near = |change: fn(&mut Evaluation)| {
+        let check_near = |change: fn(&mut Evaluation)| {
             let mut other = evaluation();
             change(&mut other);
             assert!(scores_are_near(&evaluation(), &other, 0), "{other:?}");
             assert!(scores_are_near(&other, &evaluation(), 0), "{other:?}");
         };
-        near(|_| ());
-        near(|it| it.suites[0].scores.insert("acc".to_owned(), 0.51).map_or((), drop));
-        near(|it| *it.suites[0].scores.get_mut("perplexity").unwrap() *= 1.001);
-        near(|it| it.suites[0].each.get_mut("acc").unwrap()[49] = 0.0);
-        near(|it| it.suites[0].each.get_mut("perplexity").unwrap()[7] = -2.01);
-        near(|it| *it.measures.get_mut(metric::KL).unwrap() = 0.501);
-        near(|it| it.questions.as_mut().unwrap().answers.get_mut(&1).unwrap()[3] = false);
+        check_near(|_| ());
+        check_near(|it| it.suites[0].scores.insert("acc".to_owned(), 0.51).map_or((), drop));
+        check_near(|it| *it.suites[0].scores.get_mut("perplexity").unwrap() *= 1.001);
+        check_near(|it| it.suites[0].each.get_mut("acc").unwrap()[49] = 0.0);
+        check_near(|it| it.suites[0].each.get_mut("perplexity").unwrap()[7] = -2.01);
+        check_near(|it| *it.measures.get_mut(metric::KL).unwrap() = 0.501);
+        check_near(|it| it.questions.as_mut().unwrap().answers.get_mut(&1).unwrap()[3] = false);
         // A line of an older canonc.
-        near(|it| it.questions = None);
+        check_near(|it| it.questions = None);
     }
 
     #[test]
-    fn what_no_rounding_changes_is_not() {
+    fn what_rounding_cannot_change_is_not_near() {
         let far = |change: fn(&mut Evaluation)| {
             let mut other = evaluation();
             change(&mut other);

@@ -179,15 +179,15 @@ mod tests {
             attestation: Some(attestation.clone()),
             started: vec![],
         };
-        let of = |attestation: &Attestation, facts: &BTreeMap<String, String>| {
+        let compared = |attestation: &Attestation, facts: &BTreeMap<String, String>| {
             Platform::compare(&machines(attestation), facts, "here", false)
         };
-        assert_eq!(of(&attestation, &machine), Platform::Same);
+        assert_eq!(compared(&attestation, &machine), Platform::Same);
         let more_memory = facts(&[("cpu", "a"), ("threads", "2"), ("memory_bytes", "10")]);
-        assert_eq!(of(&attestation, &more_memory), Platform::Same);
+        assert_eq!(compared(&attestation, &more_memory), Platform::Same);
         let threads = facts(&[("cpu", "a"), ("threads", "1")]);
         assert_eq!(
-            of(&attestation, &threads),
+            compared(&attestation, &threads),
             Platform::Other(vec!["threads: 2 there, 1 here".to_owned()])
         );
         assert!(matches!(
@@ -203,9 +203,9 @@ mod tests {
         let differs = vec!["gpu.driver: 1 there, 2 here".to_owned()];
         assert_eq!(of_gpu(&other), Platform::Other(differs));
         attestation.other_machines = vec!["here".to_owned()];
-        assert_eq!(of(&attestation, &machine), Platform::Same);
+        assert_eq!(compared(&attestation, &machine), Platform::Same);
         attestation.other_machines.push("there".to_owned());
-        assert!(matches!(of(&attestation, &machine), Platform::Other(_)));
+        assert!(matches!(compared(&attestation, &machine), Platform::Other(_)));
         // An unfinished run has only the lines of its processes.
         let unfinished = |started: &[&str]| {
             let started = started.iter().map(|line| (*line).to_owned()).collect();
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn bits_of_two_runs_must_agree_only_where_both_machines_do() {
-        let of = |threads: Option<&str>, others: &[&str], started: &[&str]| Machines {
+        let machines = |threads: Option<&str>, others: &[&str], started: &[&str]| Machines {
             attestation: threads.map(|threads| Attestation {
                 other_machines: others.iter().map(|line| (*line).to_owned()).collect(),
                 ..attested(&[("cpu", "a"), ("memory_bytes", "9"), ("threads", threads)])
@@ -231,18 +231,18 @@ mod tests {
             assert_eq!(there == Platform::Same, back == Platform::Same);
             there == Platform::Same
         };
-        let two = of(Some("2"), &[], &[]);
+        let two = machines(Some("2"), &[], &[]);
         assert!(same(&two, &two) && Platform::between(&two, &two, true) != Platform::Same);
-        let one = of(Some("1"), &[], &[]);
+        let one = machines(Some("1"), &[], &[]);
         let differs = vec!["threads: 2 in one run, 1 in the other".to_owned()];
         assert_eq!(Platform::between(&two, &one, false), Platform::Other(differs));
-        assert!(!same(&two, &of(Some("2"), &["elsewhere"], &[])));
+        assert!(!same(&two, &machines(Some("2"), &["elsewhere"], &[])));
         // An unfinished run has only the lines of its processes.
         let line = "cpu a; memory_bytes 9; threads 2";
-        assert!(same(&two, &of(None, &[], &[line, line])));
-        assert!(same(&of(None, &[], &[line]), &of(None, &[], &[line])));
-        assert!(!same(&one, &of(None, &[], &[line])));
-        assert!(!same(&two, &of(None, &[], &[line, "elsewhere"])));
-        assert!(!same(&two, &of(None, &[], &[])));
+        assert!(same(&two, &machines(None, &[], &[line, line])));
+        assert!(same(&machines(None, &[], &[line]), &machines(None, &[], &[line])));
+        assert!(!same(&one, &machines(None, &[], &[line])));
+        assert!(!same(&two, &machines(None, &[], &[line, "elsewhere"])));
+        assert!(!same(&two, &machines(None, &[], &[])));
     }
 }

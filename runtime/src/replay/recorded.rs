@@ -38,7 +38,7 @@ impl RecordedRun {
         Ok(RecordedRun {
             records: records
                 .into_iter()
-                .map(|record| (RunPoint::of(&record).order(), record))
+                .map(|record| (RunPoint::from_record(&record).order(), record))
                 .collect(),
             store,
             kept,

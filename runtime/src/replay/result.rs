@@ -46,7 +46,8 @@ impl Replay {
                 Record::Step(step) => of_steps.push((step.step, difference)),
                 Record::Start(_) | Record::Evaluation(_) => {
                     self.evaluations += 1;
-                    let text = format!("{}: {}", RunPoint::of(&record).text(), difference.text);
+                    let text =
+                        format!("{}: {}", RunPoint::from_record(&record).text(), difference.text);
                     self.differences.push(Difference { text, ..difference });
                 }
             }

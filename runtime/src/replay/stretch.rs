@@ -188,7 +188,7 @@ impl Replayer {
         observer: &mut dyn Observer,
     ) {
         if let Some(difference) = self.difference(&record, since) {
-            observer.differs(RunPoint::of(&record), &difference.text);
+            observer.differs(RunPoint::from_record(&record), &difference.text);
             stretch.differences.push((record, difference));
             return;
         }
@@ -196,7 +196,7 @@ impl Replayer {
             Record::Start(_) => {}
             Record::Step(_) => stretch.steps += 1,
             Record::Evaluation(_) => {
-                let logged = self.run.record(RunPoint::of(&record));
+                let logged = self.run.record(RunPoint::from_record(&record));
                 let lacks_questions = logged.is_some_and(|logged| logged.lacks(&record));
                 stretch.evaluations += 1;
                 stretch.without_questions += u64::from(lacks_questions);
@@ -206,7 +206,7 @@ impl Replayer {
 
     /// How a record differs from the logged one, if at all. After step `since`, both runs had the same state.
     pub(crate) fn difference(&self, record: &Record, since: u64) -> Option<Difference> {
-        let logged = self.run.record(RunPoint::of(record))?;
+        let logged = self.run.record(RunPoint::from_record(record))?;
         Difference::between(logged, &record.as_logged(logged), since, &self.platform)
     }
 

@@ -51,7 +51,7 @@ fn compare_logs(
         .map(|kept| kept.manifest.step)
         .collect();
     for record in one.records() {
-        let point = RunPoint::of(record);
+        let point = RunPoint::from_record(record);
         let theirs = match (other.record(point), record) {
             (Some(theirs), _) => theirs,
             // Both locks may ask for other steps to evaluate after, and each log was checked against its own.

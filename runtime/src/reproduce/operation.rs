@@ -48,7 +48,7 @@ impl Search {
                 });
             let gives_the_log = steps.into_iter().all(|step| {
                 let record = Record::Step(step);
-                let logged = self.replayer.run.record(RunPoint::of(&record));
+                let logged = self.replayer.run.record(RunPoint::from_record(&record));
                 logged.is_some_and(|logged| logged.text() == record.text())
             });
             variants.push(Variant { name, gives_the_log, first });

@@ -41,7 +41,7 @@ impl Golden {
 pub type ReadModel = fn(&Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String>;
 
 /// A golden before it is computed.
-enum Source {
+enum GoldenSource {
     /// The folder of an imported model; what its logits may differ by.
     Checkpoint(PathBuf, f64),
     /// A file that has a scan's operands.
@@ -73,23 +73,23 @@ pub fn one(
         ));
     };
     match all.swap_remove(at).1 {
-        Source::Unreadable(error) => Err(error),
-        Source::Checkpoint(source, allowed) => {
+        GoldenSource::Unreadable(error) => Err(error),
+        GoldenSource::Checkpoint(source, allowed) => {
             let largest = checkpoint(&source, machine, read_model)?;
             Ok(Golden { name: name.to_owned(), path: None, bf16: false, largest, allowed })
         }
-        Source::Mixer(scan, path) => mixer(name, scan, &path, machine),
-        Source::Scan(scan, path, bf16) => formula(name, scan, &path, bf16, machine),
+        GoldenSource::Mixer(scan, path) => mixer(name, scan, &path, machine),
+        GoldenSource::Scan(scan, path, bf16) => formula(name, scan, &path, bf16, machine),
     }
 }
 
-fn all(folder: &Path) -> Vec<(String, Source)> {
-    type List = fn(&Path) -> Result<Vec<(String, Source)>, Problem>;
+fn all(folder: &Path) -> Vec<(String, GoldenSource)> {
+    type List = fn(&Path) -> Result<Vec<(String, GoldenSource)>, Problem>;
     let lists: [(&str, List); 3] =
         [("checkpoints", checkpoints), ("mixers", mixers), ("scans", scans)];
     let of_list = |(name, list): (&str, List)| {
         list(&folder.join(name))
-            .unwrap_or_else(|error| vec![(name.to_owned(), Source::Unreadable(error))])
+            .unwrap_or_else(|error| vec![(name.to_owned(), GoldenSource::Unreadable(error))])
     };
     lists.into_iter().flat_map(of_list).collect()
 }
@@ -102,7 +102,7 @@ fn broken(path: &Path, problem: impl std::fmt::Display) -> Problem {
 }
 
 /// Every checkpoint in `index.json`.
-fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
+fn checkpoints(folder: &Path) -> Result<Vec<(String, GoldenSource)>, Problem> {
     let index = folder.join("index.json");
     let text = disk::read_text(&index, disk::SMALL).map_err(|error| broken(&index, error))?;
     let index: serde_json::Value =
@@ -111,7 +111,7 @@ fn checkpoints(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
     let source = |case: &serde_json::Value| {
         let name = case["dir"].as_str().unwrap_or_default();
         let allowed = case["logits_atol"].as_f64().unwrap_or(0.0);
-        (name.to_owned(), Source::Checkpoint(folder.join(name), allowed))
+        (name.to_owned(), GoldenSource::Checkpoint(folder.join(name), allowed))
     };
     Ok(cases.iter().map(source).collect())
 }
@@ -137,18 +137,18 @@ fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<
 }
 
 /// Every scan that has a file under its name.
-fn mixers(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
+fn mixers(folder: &Path) -> Result<Vec<(String, GoldenSource)>, Problem> {
     let source = |scan: &Scan| {
         let name = scan.definition().name;
         let path = folder.join(format!("{name}.safetensors"));
-        path.is_file().then(|| (name.to_owned(), Source::Mixer(*scan, path)))
+        path.is_file().then(|| (name.to_owned(), GoldenSource::Mixer(*scan, path)))
     };
     let all: Vec<_> = Scan::ALL.iter().filter_map(source).collect();
     if all.is_empty() { Err(broken(folder, "it has no numbers of scans")) } else { Ok(all) }
 }
 
 /// Every file of a scan with one state, in f32 and in bf16.
-fn scans(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
+fn scans(folder: &Path) -> Result<Vec<(String, GoldenSource)>, Problem> {
     let files = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut files: Vec<PathBuf> = files
         .map_err(|error| broken(folder, error))?
@@ -165,11 +165,14 @@ fn scans(folder: &Path) -> Result<Vec<(String, Source)>, Problem> {
         let Some(scan) = Scan::ALL.iter().copied().find(|scan| scan.definition().name == name)
         else {
             let error = broken(&path, format!("there is no scan `{name}`"));
-            all.push((stem, Source::Unreadable(error)));
+            all.push((stem, GoldenSource::Unreadable(error)));
             continue;
         };
         for (dtype, bf16) in [("f32", false), ("bf16", true)] {
-            all.push((format!("{name} {state} {dtype}"), Source::Scan(scan, path.clone(), bf16)));
+            all.push((
+                format!("{name} {state} {dtype}"),
+                GoldenSource::Scan(scan, path.clone(), bf16),
+            ));
         }
     }
     if all.is_empty() { Err(broken(folder, "it has no numbers of scans")) } else { Ok(all) }
@@ -196,14 +199,14 @@ fn number<T: std::str::FromStr>(
 /// A scan with operands from the file.
 fn mixer(name: &str, scan: Scan, path: &Path, machine: Machine) -> Result<Golden, Problem> {
     let golden = file::read(path)?;
-    let here = |name: String| -> Result<Tensor, Problem> {
+    let tensor = |name: String| -> Result<Tensor, Problem> {
         let x = golden.get(&name).ok_or_else(|| broken(path, format!("no {name}")))?;
         let x = x.f_to_kind(machine.kind).and_then(|x| x.f_to_device(machine.device));
         Ok(x.map_err(ExecuteError::from)?)
     };
     let names = scan.definition().operands.iter().map(|name| format!("in/{name}"));
-    let operands = names.map(here).collect::<Result<Vec<_>, _>>()?;
-    let dy = here("cot/y".to_owned())?;
+    let operands = names.map(tensor).collect::<Result<Vec<_>, _>>()?;
+    let dy = tensor("cot/y".to_owned())?;
     let calls = calls(scan, &operands, &dy);
     let [forward, _] = &calls;
     Ok(Golden {
@@ -232,10 +235,10 @@ fn formula(
             compiled(name, call, machine)?;
         }
     }
-    let here = |x: &Tensor| x.f_to_device(machine.device);
-    let operands = operands.iter().map(here).collect::<Result<Vec<_>, _>>();
+    let on_device = |x: &Tensor| x.f_to_device(machine.device);
+    let operands = operands.iter().map(on_device).collect::<Result<Vec<_>, _>>();
     let (operands, dy) =
-        (operands.map_err(ExecuteError::from)?, here(&dy).map_err(ExecuteError::from)?);
+        (operands.map_err(ExecuteError::from)?, on_device(&dy).map_err(ExecuteError::from)?);
     let (stride, whole) = (number(path, &metadata, "stride")?, number(path, &metadata, "whole")?);
     let sample = |x: &Tensor| sample(x, stride, whole);
     Ok(Golden {
@@ -428,7 +431,7 @@ mod tests {
     /// Name, scan, file and whether it is in bf16 of those with operands by formula.
     fn by_formula() -> Vec<(String, Scan, PathBuf, bool)> {
         let goldens = all(Path::new(FOLDER)).into_iter().filter_map(|(name, source)| {
-            if let Source::Scan(scan, path, bf16) = source {
+            if let GoldenSource::Scan(scan, path, bf16) = source {
                 Some((name, scan, path, bf16))
             } else {
                 None

@@ -208,8 +208,8 @@ pub fn options(precision: Precision, processor: Processor) -> TrainOptions {
 /// The graph of a model; the error is a message.
 pub fn graph(family: Family, size: Size) -> Result<Graph, String> {
     let program = Program::new([("model.canon".to_owned(), text(family, size))], Std::Embedded);
-    let (compiled, found) = program.compile("model.canon", "model");
-    compiled.map(|compiled| compiled.graph).ok_or_else(|| program.render(&found))
+    let (compiled, diagnostics) = program.compile("model.canon", "model");
+    compiled.map(|compiled| compiled.graph).ok_or_else(|| program.render(&diagnostics))
 }
 
 #[cfg(test)]

@@ -79,27 +79,27 @@ impl Check {
         let digests: Vec<Tensor> = self.own.into_iter().chain(self.again).collect();
         let digests = Tensor::f_stack(&digests, 0)?.f_to_device(Device::Cpu)?; // [2 · count]
         let all = team.gather_numbers(&Vec::<i64>::try_from(&digests)?)?;
-        let of = |rank: u64| {
+        let digests_of = |rank: u64| {
             let at = rank as usize * 2 * count;
             all.get(at..at + 2 * count).unwrap_or_default().split_at(count)
         };
         let differing = |rank: u64| -> Vec<usize> {
-            let (theirs, _) = of(checked_by(rank, ranks));
-            let (_, again) = of(rank);
+            let (theirs, _) = digests_of(checked_by(rank, ranks));
+            let (_, again) = digests_of(rank);
             (0..count).filter(|param| theirs.get(*param) != again.get(*param)).collect()
         };
-        let found: Vec<(u64, Vec<usize>)> = (0..ranks)
+        let mismatches: Vec<(u64, Vec<usize>)> = (0..ranks)
             .map(|rank| (rank, differing(rank)))
-            .filter(|(_, found)| !found.is_empty())
+            .filter(|(_, params)| !params.is_empty())
             .collect();
-        let Some((rank, params)) = found.first() else { return Ok(None) };
+        let Some((rank, params)) = mismatches.first() else { return Ok(None) };
         let other = checked_by(*rank, ranks);
         let first = params.first().map_or_else(String::new, |param| path(*param));
         let more = match params.len() {
             0 | 1 => String::new(),
             several => format!(" and {} other parameters", several - 1),
         };
-        let pairs = found
+        let pairs = mismatches
             .iter()
             .skip(1)
             .map(|(rank, _)| format!("{rank} and {}", checked_by(*rank, ranks)));
@@ -194,9 +194,9 @@ mod tests {
         for at in [0, 1, 2, 777, PIECE - 1, PIECE, PIECE + 4] {
             for bit in 0..32 {
                 let changed = gradient.copy();
-                let mut place = changed.view_dtype(Kind::Int).narrow(0, at, 1);
-                let flipped = place.int64_value(&[0]) ^ i64::from((1u32 << bit).cast_signed());
-                let _ = place.fill_(flipped);
+                let mut element = changed.view_dtype(Kind::Int).narrow(0, at, 1);
+                let flipped = element.int64_value(&[0]) ^ i64::from((1u32 << bit).cast_signed());
+                let _ = element.fill_(flipped);
                 assert_ne!(number(&changed), wanted, "bit {bit} of element {at}");
             }
         }

@@ -25,29 +25,29 @@ pub(crate) struct Ahead {
     /// The step that is being read.
     asked: Option<u64>,
     /// The windows of the next step, once this rank has begun to announce them.
-    told: Option<Told>,
+    announcement: Option<Announcement>,
     /// Number of steps of the run.
     last: u64,
 }
 
 /// This rank's windows of a step, and the exchange in which all ranks announce theirs.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Announcement {
     pub(crate) step: u64,
-    pub(crate) own: Result<Vec<Batch>, Problem>,
-    pub(crate) telling: UnderWay,
+    pub(crate) batches: Result<Vec<Batch>, Problem>,
+    pub(crate) exchange: UnderWay,
 }
 
 impl Ahead {
     /// Reads these micro-batches of each step; `checked`, too, at the end, in steps with a check.
-    pub(crate) fn new(job: &Job, own: Vec<u64>, checked: Option<u64>) -> Ahead {
+    pub(crate) fn new(job: &Job, local: Vec<u64>, checked: Option<u64>) -> Ahead {
         let cadence = job.cadence;
         let mut reader: Reader = job.reader();
-        let of = move |step| {
+        let indices = move |step| {
             let checked = checked.filter(|_| cadence.checks_in(step + 1));
-            own.iter().copied().chain(checked).collect()
+            local.iter().copied().chain(checked).collect()
         };
-        Ahead::reading(job.steps, of, move |step, index| reader.batch(step, index))
+        Ahead::reading(job.steps, indices, move |step, index| reader.batch(step, index))
     }
 
     /// Reads the micro-batches that `of` lists for each step.
@@ -69,7 +69,7 @@ impl Ahead {
         };
         // Without a thread the first answer is missing, which is an error.
         let _ = std::thread::Builder::new().name(THREAD.to_owned()).spawn(reads);
-        Ahead { asks, answers, asked: None, told: None, last }
+        Ahead { asks, answers, asked: None, announcement: None, last }
     }
 
     /// The windows of the step after `step` updates.
@@ -106,13 +106,13 @@ impl Ahead {
     }
 
     /// Keeps the announcement of the next step.
-    pub(crate) fn keep(&mut self, told: Told) {
-        self.told = Some(told);
+    pub(crate) fn keep(&mut self, announcement: Announcement) {
+        self.announcement = Some(announcement);
     }
 
     /// The announcement of the step after `step` updates, if it was made a step ahead.
-    pub(crate) fn kept(&mut self, step: u64) -> Option<Told> {
-        self.told.take().filter(|told| told.step == step)
+    pub(crate) fn kept(&mut self, step: u64) -> Option<Announcement> {
+        self.announcement.take().filter(|announcement| announcement.step == step)
     }
 
     fn ask(&mut self, step: u64) {
@@ -132,7 +132,7 @@ mod tests {
     /// Micro-batches 1, 3 and, in odd steps, 2 are this rank's.
     fn ahead(fails_in: Option<u64>) -> (Ahead, Receiver<Read>) {
         let (tell, told) = channel();
-        let of = |step: u64| if step % 2 == 1 { vec![1, 3, 2] } else { vec![1, 3] };
+        let indices = |step: u64| if step % 2 == 1 { vec![1, 3, 2] } else { vec![1, 3] };
         let read = move |step, index| {
             let thread = std::thread::current().name().unwrap_or_default().to_owned();
             tell.send((thread, step, index)).unwrap();
@@ -141,7 +141,7 @@ mod tests {
                 false => Ok(Batch::default()),
             }
         };
-        (Ahead::reading(4, of, read), told)
+        (Ahead::reading(4, indices, read), told)
     }
 
     #[test]

@@ -85,8 +85,8 @@ fn one(simulated: Simulated, shard: Shard) -> Result<Stepped, String> {
     let division = Division::new(&job, &member, MACHINE.device);
     let trainer = division.trainer(&job, MACHINE).map_err(|error| error.to_string())?;
     let team = division.team.clone();
-    let own = team.own(job.micro_batches).collect();
-    let mut ahead = Ahead::new(&job, own, Some(team.checked()));
+    let local = team.micro_batches(job.micro_batches).collect();
+    let mut ahead = Ahead::new(&job, local, Some(team.checked()));
     let state = State::initial_part(&job, MACHINE, division);
     let mut state = state.map_err(|error| error.message)?;
     recorder.take();
@@ -119,18 +119,18 @@ fn norms_of_gradients_are_summed_on_the_device_of_each_rank() {
                 .collect();
             let all: u64 = steps.iter().map(|step| step.blocks).sum();
             for (rank, step) in steps.iter().enumerate() {
-                let whole = match shard {
+                let expected = match shard {
                     Shard::None => all,
                     Shard::Optimizer | Shard::Full => step.blocks,
                 };
-                let place = format!("rank {rank} of {ranks}, {shard:?}");
-                assert_eq!(summed(&step.launched), whole, "{place}");
+                let case = format!("rank {rank} of {ranks}, {shard:?}");
+                assert_eq!(summed(&step.launched), expected, "{case}");
                 // The norm is one number for all ranks, from all blocks.
                 let norms = step.launched.iter().filter(|one| one.kernel == "clip_coefficient");
                 let blocks: Vec<Value> =
                     norms.filter_map(|one| one.values.get(3).copied()).collect();
-                assert_eq!(blocks, [Value::I32(all as i32)], "{place}");
-                assert!(step.launched.iter().any(|one| one.kernel == "adamw"), "{place}");
+                assert_eq!(blocks, [Value::I32(all as i32)], "{case}");
+                assert!(step.launched.iter().any(|one| one.kernel == "adamw"), "{case}");
             }
         }
     }

@@ -41,29 +41,30 @@ impl State {
         faults: &Faults,
     ) -> Result<Written, Problem> {
         let team = &self.division()?.team;
-        let own = self.write_own(store, faults);
-        let mut told = vec![0; 2 + DIGEST * PARTS.len()];
-        told[0] = match &own {
+        let hashes = self.write_own(store, faults);
+        let mut message = vec![0; 2 + DIGEST * PARTS.len()];
+        message[0] = match &hashes {
             Ok(Some(_)) => DONE,
             Ok(None) => UNSEEN,
             Err(_) => FAILED,
         };
-        told[1] = peak_memory().unwrap_or(0) as i64;
-        for (place, hash) in told[2..].chunks_exact_mut(DIGEST).zip(own.iter().flatten().flatten())
+        message[1] = peak_memory().unwrap_or(0) as i64;
+        for (slot, hash) in
+            message[2..].chunks_exact_mut(DIGEST).zip(hashes.iter().flatten().flatten())
         {
-            place.copy_from_slice(&numbers(hash.as_bytes()));
+            slot.copy_from_slice(&numbers(hash.as_bytes()));
         }
-        let all = team.gather_numbers(&told)?;
-        let of: Vec<&[i64]> = all.chunks_exact(told.len()).collect();
-        if let Some(failed) = self.failed(&of, own.err())? {
+        let all = team.gather_numbers(&message)?;
+        let messages: Vec<&[i64]> = all.chunks_exact(message.len()).collect();
+        if let Some(failed) = self.failed(&messages, hashes.err())? {
             return Ok(failed);
         }
-        if let Some(rank) = of.iter().position(|told| told[0] == UNSEEN) {
+        if let Some(rank) = messages.iter().position(|message| message[0] == UNSEEN) {
             return Ok(Written::Unseen { rank: rank as u64 });
         }
-        let peaks = of.iter().map(|told| told[1] as u64).collect();
+        let peaks = messages.iter().map(|message| message[1] as u64).collect();
         let written = |part: usize| -> Vec<blake3::Hash> {
-            of.iter().map(|told| hash(&told[2 + DIGEST * part..][..DIGEST])).collect()
+            messages.iter().map(|message| hash(&message[2 + DIGEST * part..][..DIGEST])).collect()
         };
         let contents = self.read_back(store, team, &written)?;
         Ok(match contents {
@@ -82,7 +83,7 @@ impl State {
         let team = &division.team;
         team.settle()?;
         let shards = &team.schedule.shards;
-        let own: Vec<Range<u64>> =
+        let ranges: Vec<Range<u64>> =
             (0..shards.params()).map(|param| shards.part(param, team.ranks.rank())).collect();
         let mut read = |part: Part, index: usize, out: &mut Vec<u8>| {
             if !division.keeps(part, index) {
@@ -98,7 +99,7 @@ impl State {
         };
         let mut hashes = Vec::new();
         for part in PARTS {
-            match store.write_own(self.step, part, &own, &mut read, faults)? {
+            match store.write_own(self.step, part, &ranges, &mut read, faults)? {
                 Some(hash) => hashes.push(hash),
                 None => return Ok(None),
             }
@@ -118,33 +119,33 @@ impl State {
         let shards = &team.schedule.shards;
         let owners = |param: usize| (0..ranks).map(|rank| shards.part(param, rank)).collect();
         let reader = |part: usize| part as u64 % ranks;
-        let mut told = vec![0; 1 + EACH * PARTS.len()];
+        let mut message = vec![0; 1 + EACH * PARTS.len()];
         let mut error = None;
         for (n, part) in PARTS.into_iter().enumerate().filter(|(n, _)| reader(*n) == rank) {
             match store.read_back(self.step, part, &owners, &written(n)) {
                 Ok(Content { bytes, file, tensors }) => {
-                    let place = &mut told[1 + EACH * n..][..EACH];
-                    place[0] = bytes as i64;
-                    place[1..=DIGEST].copy_from_slice(&numbers(file.bytes()));
-                    place[1 + DIGEST..].copy_from_slice(&numbers(tensors.bytes()));
+                    let slot = &mut message[1 + EACH * n..][..EACH];
+                    slot[0] = bytes as i64;
+                    slot[1..=DIGEST].copy_from_slice(&numbers(file.bytes()));
+                    slot[1 + DIGEST..].copy_from_slice(&numbers(tensors.bytes()));
                 }
-                Err(why) => {
-                    told[0] = FAILED;
-                    error = Some(why);
+                Err(problem) => {
+                    message[0] = FAILED;
+                    error = Some(problem);
                 }
             }
         }
-        let all = team.gather_numbers(&told)?;
-        let of: Vec<&[i64]> = all.chunks_exact(told.len()).collect();
-        if let Some(failed) = self.failed(&of, error)? {
+        let all = team.gather_numbers(&message)?;
+        let messages: Vec<&[i64]> = all.chunks_exact(message.len()).collect();
+        if let Some(failed) = self.failed(&messages, error)? {
             return Ok(Err(failed));
         }
         let content = |n: usize| -> Option<Content> {
-            let place = of.get(reader(n) as usize)?.get(1 + EACH * n..)?.get(..EACH)?;
+            let slot = messages.get(reader(n) as usize)?.get(1 + EACH * n..)?.get(..EACH)?;
             Some(Content {
-                bytes: place[0] as u64,
-                file: digest_of(hash(&place[1..=DIGEST])),
-                tensors: digest_of(hash(&place[1 + DIGEST..])),
+                bytes: slot[0] as u64,
+                file: digest_of(hash(&slot[1..=DIGEST])),
+                tensors: digest_of(hash(&slot[1 + DIGEST..])),
             })
         };
         let contents: Option<Vec<Content>> = (0..PARTS.len()).map(content).collect();
@@ -153,13 +154,17 @@ impl State {
     }
 
     /// The first rank that failed, if one did. This rank's own `error` is returned as it is.
-    fn failed(&self, of: &[&[i64]], error: Option<Problem>) -> Result<Option<Written>, Problem> {
-        let failed = of.iter().position(|told| told.first() == Some(&FAILED));
+    fn failed(
+        &self,
+        messages: &[&[i64]],
+        error: Option<Problem>,
+    ) -> Result<Option<Written>, Problem> {
+        let failed = messages.iter().position(|message| message.first() == Some(&FAILED));
         let Some(rank) = failed else { return Ok(None) };
-        let why = self.division()?.team.reason(rank, error.as_ref())?;
+        let reason = self.division()?.team.reason(rank, error.as_ref())?;
         match error {
             Some(error) => Err(error),
-            None => Ok(Some(Written::Failed { rank: rank as u64, why })),
+            None => Ok(Some(Written::Failed { rank: rank as u64, why: reason })),
         }
     }
 }

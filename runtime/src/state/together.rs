@@ -15,7 +15,7 @@ use dsl::Problem;
 use tch::Tensor;
 
 use super::agree::Check;
-use super::ahead::{Ahead, Told};
+use super::ahead::{Ahead, Announcement};
 use super::{Division, State, broken, draws, mean_loss, mean_term, tensors, unbalanced};
 use crate::execute::{Draws, ExecuteError, Moments, Running, Trainer};
 use crate::kernels::arrange::copy;
@@ -153,26 +153,7 @@ impl State {
         }
         let lr = job.rate(self.step);
         self.step += 1;
-        let Some(Announced { counted, windows, failed: _ }) = step.announced else {
-            return Err(broken("a step without windows"));
-        };
-        let Some((loss, _, summed)) = step.losses.finish().map_err(unbalanced)? else {
-            return Err(broken("a step without micro-batches"));
-        };
-        let mut terms = [None; TERMS.len()];
-        for (place, sum) in trainer.terms().zip(summed) {
-            terms[place as usize] = Some(mean_term(place, sum, job, counted));
-        }
-        let record = Step {
-            step: self.step,
-            loss: mean_loss(loss, counted),
-            grad_norm: step.grad_norm,
-            lr,
-            batch: digest_of(digest_of_windows(&windows)),
-            counted,
-            terms,
-        };
-        Ok(Together::Done { step: Box::new(record), stop: step.stop, times: step.times })
+        step.done(job, self.step, lr)
     }
 
     /// Updates everything, or what this rank owns.
@@ -192,9 +173,9 @@ impl State {
                 step.trainer.update_normed(weights, moments, &gradients, step.norm, lr, number)?
             }
             Shard::Optimizer => {
-                let whole = weights.tensors.iter().enumerate();
+                let parameters = weights.tensors.iter().enumerate();
                 let pieces: Vec<Tensor> =
-                    whole.map(|(n, weight)| team.part(n, weight)).collect::<Result<_, _>>()?;
+                    parameters.map(|(n, weight)| team.part(n, weight)).collect::<Result<_, _>>()?;
                 weights.changed();
                 step.trainer.update_parts(&pieces, moments, &gradients, step.norm, lr, number)?
             }
@@ -203,7 +184,7 @@ impl State {
     }
 
     /// The state with all weights whole, if each rank has only a part of them. Every rank calls it.
-    pub(crate) fn whole(&self) -> Result<Option<State>, Problem> {
+    pub(crate) fn gathered(&self) -> Result<Option<State>, Problem> {
         let Some(division) = &self.division else { return Ok(None) };
         let team = &division.team;
         match division.shard {
@@ -221,10 +202,10 @@ impl State {
                 .iter()
                 .map(|param| Ok(tensor_of(&self.weights.tensors, *param)?.shallow_clone()))
                 .collect::<Result<Vec<_>, ExecuteError>>()?;
-            for (param, whole) in params.iter().zip(team.gather(params, &parts)?) {
-                let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+            for (param, full) in params.iter().zip(team.gather(params, &parts)?) {
+                let full = full.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
                 if let Some(tensor) = tensors.get_mut(*param) {
-                    *tensor = Some(whole);
+                    *tensor = Some(full);
                 }
             }
         }
@@ -267,6 +248,30 @@ impl<'a> Underway<'a> {
         }
     }
 
+    /// The step's record, as step `number`.
+    fn done(self, job: &Job, number: u64, lr: f64) -> Result<Together, Problem> {
+        let Some(Announced { counted, windows, failed: _ }) = self.announced else {
+            return Err(broken("a step without windows"));
+        };
+        let Some((loss, _, summed)) = self.losses.finish().map_err(unbalanced)? else {
+            return Err(broken("a step without micro-batches"));
+        };
+        let mut terms = [None; TERMS.len()];
+        for (term, sum) in self.trainer.terms().zip(summed) {
+            terms[term as usize] = Some(mean_term(term, sum, job, counted));
+        }
+        let record = Step {
+            step: number,
+            loss: mean_loss(loss, counted),
+            grad_norm: self.grad_norm,
+            lr,
+            batch: digest_of(digest_of_windows(&windows)),
+            counted,
+            terms,
+        };
+        Ok(Together::Done { step: Box::new(record), stop: self.stop, times: self.times })
+    }
+
     /// Takes the windows of this rank and the announcements of all ranks, which were made a step ahead, except in the
     /// first step. Returns the first rank without its data, and why.
     fn announce(
@@ -277,16 +282,16 @@ impl<'a> Underway<'a> {
     ) -> Result<Option<(u64, String)>, Problem> {
         let (count, rows) = (job.micro_batches, job.rows);
         let team = &self.division.team;
-        let told = match ahead.kept(step) {
-            Some(told) => told,
-            None => begin_telling(team, job, ahead, step)?,
+        let announcement = match ahead.kept(step) {
+            Some(announcement) => announcement,
+            None => begin_announcing(team, job, ahead, step)?,
         };
-        let Told { step: _, own, telling } = told;
-        let announced = team.told(telling, own.as_ref().err(), count, rows)?;
+        let Announcement { step: _, batches, exchange } = announcement;
+        let announced = team.end_announcing(exchange, batches.as_ref().err(), count, rows)?;
         let failed = announced.failed.clone();
         if failed.is_none() {
             ahead.begin(step + 1);
-            self.batches = own?;
+            self.batches = batches?;
             // The last one is the next rank's.
             let checks = job.cadence.checks_in(step + 1);
             if let Some(batch) = checks.then(|| self.batches.pop()).flatten() {
@@ -301,8 +306,8 @@ impl<'a> Underway<'a> {
     /// Begins to announce this rank's windows of the next step, if there is one. Nobody waits for that in this step.
     fn tell(&mut self, job: &Job, ahead: &mut Ahead, next: u64) -> Result<(), Problem> {
         if ahead.has(next) {
-            let told = begin_telling(&self.division.team, job, ahead, next)?;
-            ahead.keep(told);
+            let announcement = begin_announcing(&self.division.team, job, ahead, next)?;
+            ahead.keep(announcement);
         }
         Ok(())
     }
@@ -313,8 +318,8 @@ impl<'a> Underway<'a> {
         let (batch, index) = match &self.check {
             Some(check) if check.repeats => (Some(&check.batch), team.checked()),
             Some(_) | None => {
-                let own = usize::try_from(self.round).ok().and_then(|at| self.batches.get(at));
-                (own, self.round * team.ranks.size() + team.ranks.rank())
+                let batch = usize::try_from(self.round).ok().and_then(|at| self.batches.get(at));
+                (batch, self.round * team.ranks.size() + team.ranks.rank())
             }
         };
         let (None, Some(batch)) = (&self.running, batch) else { return Ok(()) };
@@ -359,11 +364,11 @@ impl<'a> Underway<'a> {
         round: u64,
         unit: usize,
     ) -> Result<Option<Vec<Tensor>>, ExecuteError> {
-        let own = self.take(unit)?;
-        if let (0, Some(check), Some(own)) = (round, &mut self.check, &own) {
-            check.note(self.division.team.params_of(unit), own)?;
+        let gradients = self.take(unit)?;
+        if let (0, Some(check), Some(gradients)) = (round, &mut self.check, &gradients) {
+            check.note(self.division.team.params_of(unit), gradients)?;
         }
-        Ok(own)
+        Ok(gradients)
     }
 
     /// Adds what this rank owns of a unit.
@@ -446,24 +451,24 @@ impl<'a> Underway<'a> {
             let numbers = Readback::begin(&numbers.iter().collect::<Vec<_>>())
                 .and_then(Readback::wait_for_all)
                 .map_err(ExecuteError::from)?;
-            let [found, targets, sums @ ..] = numbers.as_slice() else {
+            let [loss_sum, targets, sums @ ..] = numbers.as_slice() else {
                 return Err(broken("a micro-batch without a loss"));
             };
             // A count is exact in f64.
-            (loss, counted) = (*found, *targets as i64);
+            (loss, counted) = (*loss_sum, *targets as i64);
             terms = sums.to_vec();
         }
-        let told = team.losses(Computed { loss, counted, took: self.computing, stop })?;
-        let told_terms = match terms.is_empty() {
-            true => vec![Vec::new(); told.len()],
+        let computed = team.losses(Computed { loss, counted, took: self.computing, stop })?;
+        let terms_of_ranks = match terms.is_empty() {
+            true => vec![Vec::new(); computed.len()],
             false => team.terms(&terms)?,
         };
         self.computing = Duration::ZERO;
-        self.times.seconds.resize(told.len(), 0.0);
+        self.times.seconds.resize(computed.len(), 0.0);
         let first = round * team.ranks.size();
-        let each = told.iter().zip(told_terms).zip(&mut self.times.seconds);
-        for (rank, ((told, terms), seconds)) in each.enumerate() {
-            let Computed { loss, counted, took, stop } = *told;
+        let each = computed.iter().zip(terms_of_ranks).zip(&mut self.times.seconds);
+        for (rank, ((computed, terms), seconds)) in each.enumerate() {
+            let Computed { loss, counted, took, stop } = *computed;
             *seconds += took.as_secs_f64();
             self.stop |= stop;
             if (rank as u64) < team.schedule.active(round) {
@@ -503,8 +508,8 @@ impl<'a> Underway<'a> {
         let gradients: Option<Vec<Tensor>> = gradients.into_iter().collect();
         self.gradients = gradients.ok_or_else(|| broken("a parameter belongs to no unit"))?;
         self.division.team.settle()?;
-        let own = sums_by_block(&self.gradients).map_err(ExecuteError::from)?;
-        let all = self.division.team.gather_blocks(&own)?;
+        let local = sums_by_block(&self.gradients).map_err(ExecuteError::from)?;
+        let all = self.division.team.gather_blocks(&local)?;
         let norm = norm_by_block(&all, self.trainer.machine().device);
         self.norm = Some(norm.map_err(ExecuteError::from)?);
         Ok(())
@@ -512,13 +517,18 @@ impl<'a> Underway<'a> {
 }
 
 /// Reads this rank's windows of a step, and begins to announce them.
-fn begin_telling(team: &Team, job: &Job, ahead: &mut Ahead, step: u64) -> Result<Told, Problem> {
-    let own = ahead.take(step);
+fn begin_announcing(
+    team: &Team,
+    job: &Job,
+    ahead: &mut Ahead,
+    step: u64,
+) -> Result<Announcement, Problem> {
+    let batches = ahead.take(step);
     // The last one of a step with a check is the next rank's.
-    let count = team.own(job.micro_batches).count();
-    let mine = own.as_deref().map(|batches| batches.get(..count).unwrap_or(batches));
-    let telling = team.begin_telling(mine, job.rows)?;
-    Ok(Told { step, own, telling })
+    let count = team.micro_batches(job.micro_batches).count();
+    let mine = batches.as_deref().map(|batches| batches.get(..count).unwrap_or(batches));
+    let exchange = team.begin_announcing(mine, job.rows)?;
+    Ok(Announcement { step, batches, exchange })
 }
 
 fn tensor_of(tensors: &[Tensor], param: usize) -> Result<&Tensor, ExecuteError> {

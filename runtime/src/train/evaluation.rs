@@ -12,7 +12,7 @@ use records::finished::divergence;
 use records::job::Job;
 use records::metrics::{Appended, Record};
 
-use super::Run;
+use super::TrainingRun;
 
 /// Whether the log up to `head` ends with a step that is to be evaluated.
 pub(super) fn is_due(
@@ -35,7 +35,7 @@ pub(super) fn is_due_after(job: &Job, record: &Record) -> bool {
     }
 }
 
-impl Run<'_> {
+impl TrainingRun<'_> {
     /// Evaluates the state and logs it. If the run is asked to stop before the end, nothing is logged and the
     /// evaluation stays due.
     pub(super) fn evaluate(&mut self) -> Result<(), Problem> {

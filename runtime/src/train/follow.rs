@@ -30,7 +30,8 @@ pub fn follow(
     let trainer = division.trainer(job, machine)?;
     let measurer = Measurer::new(job, machine)?;
     let mut state = State::initial_part(job, machine, division.clone())?;
-    let mut ahead = Ahead::new(job, team.own(job.micro_batches).collect(), Some(team.checked()));
+    let mut ahead =
+        Ahead::new(job, team.micro_batches(job.micro_batches).collect(), Some(team.checked()));
     let store = Store::new(Paths::new(folder).checkpoints(), job.id(), job.slots());
     loop {
         match Command::next(&*team.ranks)? {

@@ -25,7 +25,7 @@ pub(crate) fn started(paths: &Paths) -> Vec<String> {
 
 pub(super) fn history(folder: &RunFolder) -> History {
     let events = json_lines(&folder.paths.events());
-    let of = |kind: &'static str| {
+    let events_of = |kind: &'static str| {
         events.iter().filter(move |event| event.get("event").is_some_and(|event| event == kind))
     };
     let timings = json_lines(&folder.paths.timings());
@@ -34,7 +34,7 @@ pub(super) fn history(folder: &RunFolder) -> History {
     });
     History {
         machines: started(&folder.paths),
-        proved: of("proved")
+        proved: events_of("proved")
             .filter_map(|event| event.get("lines")?.as_u64())
             .fold(0, u64::saturating_add),
         seconds: seconds.sum(),

@@ -20,10 +20,14 @@ pub fn machine(required: &Platform) -> Result<Machine, Problem> {
 }
 
 /// The same of a rank, by its place among the `local` ones on its computer.
-pub fn machine_of_rank(required: &Platform, place: u32, local: u32) -> Result<Machine, Problem> {
+pub fn machine_of_rank(
+    required: &Platform,
+    local_rank: u32,
+    local: u32,
+) -> Result<Machine, Problem> {
     let device = match required.device {
         Device::Cpu => tch::Device::Cpu,
-        Device::Cuda => cuda(place, local)?,
+        Device::Cuda => cuda(local_rank, local)?,
     };
     let kernels = KernelRequest {
         canon: required.canon == KernelPath::Reference,
@@ -50,10 +54,10 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, Problem> {
         }
     };
     if let Some(wanted) = cpu_capability {
-        let here = observe_host().cpu_capability;
-        if wanted > here {
+        let available = observe_host().cpu_capability;
+        if wanted > available {
             return Err(Problem::machine(
-                format!("the lock requires a CPU with {wanted}, but this one has {here}"),
+                format!("the lock requires a CPU with {wanted}, but this one has {available}"),
                 "run it on a machine that has it, or build a lock with another platform.cpu_capability",
             ));
         }
@@ -65,17 +69,17 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, Problem> {
     Ok(PlatformSpec { threads: required.threads, cpu_capability, blas })
 }
 
-fn cuda(place: u32, local: u32) -> Result<tch::Device, Problem> {
+fn cuda(local_rank: u32, local: u32) -> Result<tch::Device, Problem> {
     if kernels::cuda_devices() > 0 {
-        return gpu(place, local);
+        return gpu(local_rank, local);
     }
-    let why = match kernels::cuda_library() {
+    let reason = match kernels::cuda_library() {
         CudaLibrary::Absent => "this libtorch has no CUDA support".to_owned(),
         CudaLibrary::Loaded => "no GPU or driver was found".to_owned(),
-        CudaLibrary::Failed(why) => why.clone(),
+        CudaLibrary::Failed(reason) => reason.clone(),
     };
     Err(Problem::machine(
-        format!("the lock requires cuda, but this machine cannot run it: {why}"),
+        format!("the lock requires cuda, but this machine cannot run it: {reason}"),
         "run it on a machine with a GPU; `canonc doctor` shows what this machine lacks",
     ))
 }

@@ -30,8 +30,8 @@ pub fn estimate_of_rank(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) 
     let step = bytes(peak.held.total());
     let units = 0..schedule.shards.units().len();
     let owned = |rank| units.clone().map(|unit| schedule.shards.owned(unit, rank)).sum::<u64>();
-    let whole = ELEMENT * (0..ranks).map(owned).sum::<u64>();
-    let own = ELEMENT * (0..ranks).map(owned).max().unwrap_or(0);
+    let total = ELEMENT * (0..ranks).map(owned).sum::<u64>();
+    let part = ELEMENT * (0..ranks).map(owned).max().unwrap_or(0);
     let held = |plan: &Plan| {
         let memory = plan.memory(sizes);
         bytes(memory.inputs) + bytes(memory.peak)
@@ -39,16 +39,16 @@ pub fn estimate_of_rank(job: &Job, ranks: u64, shard: Shard, node: Option<u64>) 
     let moments = (0..ranks).map(|rank| moments(&schedule, &job.updates, rank)).max().unwrap_or(0);
     // Weights are whole in an evaluation; of the last unit, all parts are still there, too.
     let (weights, gathered) = match shard {
-        Shard::None | Shard::Optimizer => (whole, 0),
+        Shard::None | Shard::Optimizer => (total, 0),
         Shard::Full => {
             let parts = |unit| match schedule.transfer(Transfer::Weights { unit }, 0) {
                 Some(Exchange::AllGather { each, .. }) => ELEMENT * each * (1 + 2 * ranks),
                 Some(Exchange::AllToAll { .. } | Exchange::Broadcast { .. }) | None => 0,
             };
-            (own, own + whole + units.clone().map(parts).max().unwrap_or(0))
+            (part, part + total + units.clone().map(parts).max().unwrap_or(0))
         }
     };
-    let own_weights = if gathered > 0 { own } else { 0 };
+    let own_weights = if gathered > 0 { part } else { 0 };
     let evaluation = moments + own_weights + held(&job.evaluation);
     let most = step.max(evaluation).max(moments + gathered);
     Estimate {

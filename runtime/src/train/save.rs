@@ -9,11 +9,11 @@ use records::checkpoint::Manifest;
 use records::platform::peak_memory;
 use records::run::Event;
 
-use super::Run;
+use super::TrainingRun;
 use crate::ranks::Command;
 use crate::state::Written;
 
-impl Run<'_> {
+impl TrainingRun<'_> {
     /// Makes the log durable, then saves the state, then deletes old states.
     pub(super) fn checkpoint(&mut self) -> Result<(), Problem> {
         self.log.sync()?;

@@ -64,18 +64,18 @@ fn a_head_without_weight_changes_no_loss() {
 /// The step's loss and gradients do not depend on its division into micro-batches.
 #[test]
 fn other_micro_batches_have_the_same_losses() {
-    let of = |sequences: u32, micro_batches: u32| {
+    let run_with = |sequences: u32, micro_batches: u32| {
         let batch = format!("sequences = {sequences}\nmicro_batches = {micro_batches}");
         let changes = [("sequences = 2\nmicro_batches = 2", batch.as_str())];
         steps(&Folder::finished(&ahead("0.5", &changes)).records())
     };
-    let two = of(2, 2);
-    for other in [of(4, 1), of(1, 4)] {
+    let two = run_with(2, 2);
+    for other in [run_with(4, 1), run_with(1, 4)] {
         for (a, b) in two.iter().zip(&other).take(3) {
-            let near = |a: f64, b: f64| (a - b).abs() < 1e-4;
-            assert!(near(second(a).unwrap(), second(b).unwrap()), "{a:?} {b:?}");
-            assert!(near(a.loss.unwrap(), b.loss.unwrap()), "{a:?} {b:?}");
-            assert!(near(a.grad_norm, b.grad_norm), "{a:?} {b:?}");
+            let are_near = |a: f64, b: f64| (a - b).abs() < 1e-4;
+            assert!(are_near(second(a).unwrap(), second(b).unwrap()), "{a:?} {b:?}");
+            assert!(are_near(a.loss.unwrap(), b.loss.unwrap()), "{a:?} {b:?}");
+            assert!(are_near(a.grad_norm, b.grad_norm), "{a:?} {b:?}");
         }
     }
 }

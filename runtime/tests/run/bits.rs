@@ -35,7 +35,7 @@ fn two_runs_of_one_lock_are_equal_in_every_byte() {
 }
 
 #[test]
-fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
+fn a_run_resumed_from_anywhere_has_the_bits_of_an_uninterrupted_one() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let cut = Folder::new();
@@ -43,14 +43,14 @@ fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
         cut.stop_at(&experiment, step);
     }
     // Asked to stop at the step where it already is, it does nothing.
-    let (end, told) = cut.run(&experiment, Some(3), None);
-    assert_eq!((end.unwrap(), told.steps.len()), (TrainOutcome::Interrupted { step: 7 }, 0));
+    let (end, observer) = cut.run(&experiment, Some(3), None);
+    assert_eq!((end.unwrap(), observer.steps.len()), (TrainOutcome::Interrupted { step: 7 }, 0));
     cut.finish(&experiment);
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
 }
 
 #[test]
-fn stopped_before_the_first_step_there_is_a_checkpoint_to_go_on_from() {
+fn a_run_stopped_before_its_first_step_leaves_a_checkpoint() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let folder = Folder::new();
@@ -59,9 +59,9 @@ fn stopped_before_the_first_step_there_is_a_checkpoint_to_go_on_from() {
         assert!(folder.checkpoint(0).join("weights.safetensors").exists());
         assert_eq!(folder.records().len(), 1);
     }
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
-    assert_eq!(told.steps.len(), LAST as usize);
+    assert_eq!(observer.steps.len(), LAST as usize);
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
 
@@ -73,12 +73,16 @@ fn steps_after_the_last_checkpoint_are_proved_again() {
     // The disk is full when step 6 is to be saved: five steps and their lines are there, the checkpoint of 3 too.
     let (end, _) = folder.run(&experiment, None, Some("checkpoint-full:4"));
     assert!(end.unwrap_err().message.contains("disk is full"));
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     // Steps 4 to 6 and the evaluation after 4.
-    assert!(told.events.contains(&Event::Proved { step: 6, lines: 4 }), "{:?}", told.events);
-    let proofs = told.events.iter().filter(|event| matches!(event, Event::Proved { .. }));
-    assert_eq!(proofs.count(), 1, "it is told once: {:?}", told.events);
+    assert!(
+        observer.events.contains(&Event::Proved { step: 6, lines: 4 }),
+        "{:?}",
+        observer.events
+    );
+    let proofs = observer.events.iter().filter(|event| matches!(event, Event::Proved { .. }));
+    assert_eq!(proofs.count(), 1, "it is told once: {:?}", observer.events);
     let attested = std::fs::read_to_string(folder.paths().attestation()).unwrap();
     assert!(attested.contains("\nprocesses = 2\nproved = 4\n"), "{attested}");
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
@@ -89,9 +93,9 @@ fn a_finished_run_says_so_and_touches_nothing() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
     let before = (folder.bits(LAST), bytes(&folder.paths().attestation()));
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Already(_))), "{end:?}");
-    assert!(told.steps.is_empty() && told.events.is_empty());
+    assert!(observer.steps.is_empty() && observer.events.is_empty());
     assert!((folder.bits(LAST), bytes(&folder.paths().attestation())) == before);
 }
 
@@ -248,17 +252,17 @@ fn platform_fields_keep_three_steps_within_rounding() {
         let experiment = arch(&[short, change]);
         assert_eq!(experiment.id(), base.id(), "{change:?}");
         assert_ne!(experiment.digests.platform, base.digests.platform, "{change:?}");
-        let found = steps(&Folder::finished(&experiment).records());
-        for (want, found) in want.iter().zip(&found) {
+        let got = steps(&Folder::finished(&experiment).records());
+        for (want, got) in want.iter().zip(&got) {
             let close = |a: f64, b: f64| (a - b).abs() <= 2e-5 * a.abs().max(1.0);
             assert!(
-                close(want.loss.unwrap(), found.loss.unwrap())
-                    && close(want.grad_norm, found.grad_norm),
-                "{change:?}: {want:?} {found:?}"
+                close(want.loss.unwrap(), got.loss.unwrap())
+                    && close(want.grad_norm, got.grad_norm),
+                "{change:?}: {want:?} {got:?}"
             );
-            assert_eq!((want.batch, want.lr, want.counted), (found.batch, found.lr, found.counted));
+            assert_eq!((want.batch, want.lr, want.counted), (got.batch, got.lr, got.counted));
         }
-        assert_eq!(found.len(), 3);
+        assert_eq!(got.len(), 3);
     }
 }
 

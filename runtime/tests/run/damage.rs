@@ -20,7 +20,7 @@ fn overwrite(path: &std::path::Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
+fn a_damaged_checkpoint_is_reported_and_its_steps_are_trained_again() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     type Damage = fn(&mut Vec<u8>);
@@ -30,18 +30,20 @@ fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
         ("first_moment.safetensors", Vec::clear, "has 0 bytes"),
         ("checkpoint.toml", |content| content[90] ^= 1, "checkpoint.toml"),
     ];
-    for (file, damage, why) in damages {
+    for (file, damage, words) in damages {
         let folder = Folder::new();
         folder.stop_at(&experiment, 7);
         overwrite(&folder.checkpoint(7).join(file), damage);
-        let (end, told) = folder.run(&experiment, None, None);
+        let (end, observer) = folder.run(&experiment, None, None);
         assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{file}: {end:?}");
-        let said = told.events.iter().any(|event| {
-            matches!(event, Event::CheckpointRefused { name, why: said }
-                if name == "step-0000000007" && said.contains(why))
+        let is_reported = observer.events.iter().any(|event| {
+            matches!(event, Event::CheckpointRefused { name, why: reason }
+                if name == "step-0000000007" && reason.contains(words))
         });
-        assert!(said, "{file}: {:?}", told.events);
-        assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
+        assert!(is_reported, "{file}: {:?}", observer.events);
+        assert!(
+            observer.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. }))
+        );
         let recorded = fs::read_to_string(folder.paths().events()).unwrap();
         assert!(recorded.contains("checkpoint refused"), "{recorded}");
         assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
@@ -74,9 +76,13 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
     assert_eq!(bytes(&folder.paths().metrics()), before);
     // As the message says: without checkpoints, all logged steps must be reproduced.
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
-    assert!(told.events.contains(&Event::Proved { step: 7, lines: 9 }), "{:?}", told.events);
+    assert!(
+        observer.events.contains(&Event::Proved { step: 7, lines: 9 }),
+        "{:?}",
+        observer.events
+    );
 }
 
 #[test]
@@ -87,9 +93,9 @@ fn a_checkpoint_of_another_arch_is_refused() {
     theirs.stop_at(&other, 7);
     fs::remove_dir_all(folder.checkpoint(7)).unwrap();
     fs::rename(theirs.checkpoint(7), folder.checkpoint(7)).unwrap();
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
-    let refused = format!("{:?}", told.events);
+    let refused = format!("{:?}", observer.events);
     assert!(refused.contains(&format!("it belongs to lock {}", other.id().short())), "{refused}");
 }
 
@@ -107,10 +113,10 @@ fn a_folder_of_another_lock_is_left_alone() {
             "evaluation.every = 4, but the lock now has 2",
         ),
     ];
-    for (other, why) in others {
+    for (other, words) in others {
         let error = folder.fails(&other);
         assert_eq!(error.kind, ProblemKind::Input, "{error}");
-        assert!(error.message.contains(why) && error.help.contains("--dir"), "{error}");
+        assert!(error.message.contains(words) && error.help.contains("--dir"), "{error}");
     }
     assert_eq!(bytes(&folder.paths().metrics()), before);
     // Settings that affect no logged line may differ.
@@ -167,26 +173,26 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     }
     drop(log);
     let before = bytes(&folder.paths().metrics());
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     let error = end.unwrap_err();
     assert_eq!(error.kind, ProblemKind::Finding);
     assert!(error.message.starts_with("step 5 differs from"), "{error}");
     assert!(error.message.contains("loss was 0.125 and is "), "{error}");
     // The checkpoint of step 5 belongs to another log, so the run resumed from step 3.
-    assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 3, .. })));
+    assert!(observer.events.iter().any(|event| matches!(event, Event::Started { step: 3, .. })));
     assert_eq!(bytes(&folder.paths().metrics()), before);
 }
 
 #[test]
-fn a_torn_end_of_the_log_is_cut_and_said() {
+fn a_torn_end_of_the_log_is_cut_and_reported() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
     let folder = Folder::new();
     let (end, _) = folder.run(&experiment, None, Some("metrics-full:6"));
     assert!(end.unwrap_err().message.contains("disk is full"));
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
-    assert!(told.events.iter().any(|event| matches!(event, Event::MetricsCut { .. })));
+    assert!(observer.events.iter().any(|event| matches!(event, Event::MetricsCut { .. })));
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
 
@@ -219,10 +225,10 @@ fn an_attestation_that_is_no_longer_whole_is_written_again() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
     overwrite(&folder.paths().attestation(), |content| content.truncate(100));
-    let (end, told) = folder.run(&experiment, None, None);
+    let (end, observer) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
-    assert!(told.steps.is_empty(), "the last checkpoint is all that is needed");
-    assert!(format!("{:?}", told.events).contains("attestation.toml"));
+    assert!(observer.steps.is_empty(), "the last checkpoint is all that is needed");
+    assert!(format!("{:?}", observer.events).contains("attestation.toml"));
 }
 
 #[test]
@@ -247,7 +253,7 @@ fn divergence_is_a_result_that_stays_one() {
 
 /// However a process ends, a diverged run gives the same attestation.
 #[test]
-fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
+fn a_diverging_run_resumes_from_wherever_it_was_interrupted() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
     let straight = Folder::new();
     let (end, _) = straight.run(&experiment, None, None);

@@ -11,7 +11,7 @@ use data::text::index::{OnBadLine, TextIndex};
 use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::Tokenizer;
-use dsl::ProblemKind;
+use dsl::{Problem, ProblemKind};
 use lab::experiment::{Experiment, Shard};
 use lab::field::{FieldValue, Fields};
 use records::fault::Faults;
@@ -46,7 +46,7 @@ fn bound(index: &TextIndex) -> Experiment {
 }
 
 #[test]
-fn a_run_on_documents_is_cut_and_gone_on_with() {
+fn a_run_on_documents_resumes_after_an_interruption() {
     let index = documents(40);
     let experiment = bound(&index);
     let folder = || {
@@ -103,7 +103,7 @@ fn documents_of_one_letter_each_train_without_swings() {
 }
 
 #[test]
-fn replaced_tokens_are_found_before_a_run_goes_on() {
+fn replaced_tokens_are_found_before_a_run_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.index");
     prepared(&path, 40);
@@ -191,6 +191,23 @@ impl Observer for Changing<'_> {
     fn event(&mut self, _: &Event) {}
 }
 
+/// The last step of a run that ended because its documents changed.
+fn ended_as_damaged(folder: &Folder, end: Result<TrainOutcome, Problem>, words: &str) -> u64 {
+    let error = end.unwrap_err();
+    assert_eq!(error.kind, ProblemKind::Input, "{error}");
+    assert!(error.message.contains("small.index is damaged: "), "{error}");
+    assert!(error.message.contains(words), "{error}");
+    assert!(error.message.contains("(block 0)"), "{error}");
+    assert!(!folder.paths().attestation().exists());
+    // The windows of one more step may have been read ahead, before the change; they are the right ones.
+    let last = steps(&folder.records()).len() as u64;
+    let in_evaluation = last == 4;
+    assert_eq!(folder.checkpoint(last).exists(), !in_evaluation, "step {last}");
+    let kept = format!("step {last} was saved; the same command continues from there");
+    assert_eq!(error.help.contains(&kept), !in_evaluation, "{error}");
+    last
+}
+
 #[test]
 fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation() {
     let root = tempfile::tempdir().unwrap();
@@ -214,7 +231,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "another file").unwrap();
     };
-    for (name, change, said) in [
+    for (name, change, words) in [
         ("flipped", &flipped as &dyn Fn(), "have changed since this process first read them"),
         ("cut", &cut, "it ends before bytes 0 to "),
         ("gone", &gone, ""),
@@ -237,19 +254,8 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
                 // An open file stays the one that was opened, even if another file takes its name.
                 assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
             } else {
-                let error = end.unwrap_err();
-                assert_eq!(error.kind, ProblemKind::Input, "{error}");
-                assert!(error.message.contains("small.index is damaged: "), "{error}");
-                assert!(error.message.contains(said), "{error}");
-                assert!(error.message.contains("(block 0)"), "{error}");
-                assert!(!folder.paths().attestation().exists());
-                // The windows of one more step may have been read ahead, before the change; they are the right ones.
-                let last = steps(&folder.records()).len() as u64;
+                let last = ended_as_damaged(&folder, end, words);
                 assert!((step..=step + 1).contains(&last), "{name}: {last} steps after {step}");
-                let in_evaluation = last == 4;
-                assert_eq!(folder.checkpoint(last).exists(), !in_evaluation, "{name} {step}");
-                let kept = format!("step {last} was saved; the same command continues from there");
-                assert_eq!(error.help.contains(&kept), !in_evaluation, "{error}");
             }
             folder.run(&experiment, None, None).0.unwrap();
             assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
@@ -292,7 +298,7 @@ fn a_rank_without_its_data_is_named_with_the_step_that_needs_it() {
         }
         let ranks = Some(&member);
         let options = Options { stop: &stop, stop_after: None, faults: &faults, ranks };
-        // When step 5 is done, both ranks have told of step 6, and read nothing of step 7.
+        // When step 5 is done, both ranks have announced step 6, and read nothing of step 7.
         let mut watch = Changing { step: 5, change: &change };
         train(&mut job, &path, machine, &options, &mut watch).map(|_| ())
     });
@@ -362,9 +368,9 @@ fn a_step_without_counted_targets_stops_the_run_and_has_no_loss() {
     assert!(error.help.contains("data.seq_len") && error.help.contains("data.loss_on"), "{error}");
     let Some(Record::Step(step)) = folder.records().pop() else { panic!("{error}") };
     assert_eq!((step.loss, step.counted), (None, 0));
-    let said =
+    let expected =
         format!("step {} has no loss: no target counts, because its window of 13", step.step);
-    assert!(error.message.starts_with(&said), "{error}");
+    assert!(error.message.starts_with(&expected), "{error}");
     assert!(!folder.paths().attestation().exists());
     // It is not by chance: when resumed, it stops there again.
     assert_eq!(folder.fails(&experiment), error);

@@ -47,13 +47,13 @@ fn recomputation_changes_no_bit() {
 /// The same windows in other micro-batches: sums are added in another order, but elements are dropped alike.
 #[test]
 fn other_micro_batches_drop_the_same_elements() {
-    let of = |sequences: u32, micro_batches: u32| {
+    let losses_with = |sequences: u32, micro_batches: u32| {
         let batch = format!("sequences = {sequences}\nmicro_batches = {micro_batches}");
         let changes = [("sequences = 2\nmicro_batches = 2", batch.as_str())];
         losses(&Folder::finished(&dropping("dropping", &changes)))
     };
-    let two = of(2, 2);
-    for other in [of(4, 1), of(1, 4)] {
+    let two = losses_with(2, 2);
+    for other in [losses_with(4, 1), losses_with(1, 4)] {
         for (a, b) in two.iter().zip(&other).take(3) {
             assert!((a - b).abs() < 1e-5, "{two:?} {other:?}");
         }
@@ -86,12 +86,12 @@ fn seeds_and_rates_key_the_draws() {
 /// the other arm, and one whose treated part drops nothing trains to the same bits.
 #[test]
 fn a_treatment_moves_no_mask_that_it_does_not_name() {
-    let of = |arch: &str| losses(&Folder::finished(&dropping(arch, &[])));
+    let losses_of = |arch: &str| losses(&Folder::finished(&dropping(arch, &[])));
     for [a, b] in [["zero_a", "drop_zero_a"], ["zero_c", "drop_zero_c"]] {
-        let (one, other) = (of(a), of(b));
+        let (one, other) = (losses_of(a), losses_of(b));
         assert_eq!(one[0], other[0], "{a} {b}");
         assert_ne!(one, other, "{a} {b}");
     }
-    assert_eq!(of("mixed"), of("mixed_idle"));
-    assert_ne!(of("mixed")[0], of("dropping")[0]);
+    assert_eq!(losses_of("mixed"), losses_of("mixed_idle"));
+    assert_ne!(losses_of("mixed")[0], losses_of("dropping")[0]);
 }

@@ -49,12 +49,12 @@ impl Forger {
         verify(&self.paths.folder, None, Remake::Every).unwrap()
     }
 
-    pub(super) fn place(&self, step: u64) -> PathBuf {
+    pub(super) fn checkpoint(&self, step: u64) -> PathBuf {
         self.paths.checkpoints().join(checkpoint::name_of(step))
     }
 
     pub(super) fn part(&self, step: u64, part: Part) -> PathBuf {
-        self.place(step).join(part.file())
+        self.checkpoint(step).join(part.file())
     }
 
     /// Changes only a file's bytes.
@@ -116,10 +116,10 @@ impl Forger {
 
     /// Makes a checkpoint's manifest agree with its files and with the log, and seals it.
     pub(super) fn remanifest(&self, step: u64, change: impl FnOnce(&mut Manifest)) {
-        let place = self.place(step);
-        let Ok(mut manifest) = checkpoint::manifest(&place) else { return };
+        let folder = self.checkpoint(step);
+        let Ok(mut manifest) = checkpoint::manifest(&folder) else { return };
         for part in PARTS {
-            let Some(content) = self.content(&place.join(part.file())) else { continue };
+            let Some(content) = self.content(&folder.join(part.file())) else { continue };
             match part {
                 Part::Weights => manifest.weights = content,
                 Part::FirstMoment => manifest.first_moment = content,
@@ -131,7 +131,7 @@ impl Forger {
             manifest.chain = *head;
         }
         change(&mut manifest);
-        let path = place.join("checkpoint.toml");
+        let path = folder.join("checkpoint.toml");
         fs::write(path, sealed("canonc.checkpoint.v1", &manifest_body(&manifest))).unwrap();
     }
 
@@ -175,7 +175,7 @@ impl Forger {
 
     /// Replaces the text above a manifest's seal, and the seal.
     pub(super) fn reseal_manifest(&self, step: u64, change: impl FnOnce(String) -> String) {
-        self.retext(&self.place(step).join("checkpoint.toml"), |text| {
+        self.retext(&self.checkpoint(step).join("checkpoint.toml"), |text| {
             let body = text.split_once("\n[seal]\n").unwrap().0;
             sealed("canonc.checkpoint.v1", &change(body.to_owned()))
         });
@@ -224,7 +224,7 @@ impl Forger {
 
     /// Replaces the run's lock, and its id everywhere.
     pub(super) fn relock(&self, other: &Experiment) {
-        let before = checkpoint::manifest(&self.place(8)).unwrap().lock;
+        let before = checkpoint::manifest(&self.checkpoint(8)).unwrap().lock;
         fs::write(self.paths.lock(), lock_text(other)).unwrap();
         fs::write(self.paths.plan(), plan_text(other).unwrap()).unwrap();
         // A change that the training id does not cover leaves the checkpoints unchanged.
@@ -270,7 +270,7 @@ impl Forger {
 
     /// Changes a tensor and updates every digest except those of tensors.
     pub(super) fn keep_tensors(&self, step: u64, part: Part) {
-        let kept = checkpoint::manifest(&self.place(step)).unwrap();
+        let kept = checkpoint::manifest(&self.checkpoint(step)).unwrap();
         self.flip(step, part);
         self.remanifest(step, |manifest| {
             manifest.weights.tensors = kept.weights.tensors;

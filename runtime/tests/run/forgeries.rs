@@ -126,10 +126,25 @@ fn append(path: &Path, text: &str) {
     fs::write(path, before + text).unwrap();
 }
 
-#[rustfmt::skip]
 fn table() -> Vec<Forgery> {
+    let parts = [
+        lock(),
+        log_numbers(),
+        log_lines(),
+        plan_and_kernels(),
+        attestation(),
+        manifest(),
+        tensors(),
+        timings(),
+        other_files(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// The lock, with its id wherever an id is written.
+#[rustfmt::skip]
+fn lock() -> Vec<Forgery> {
     vec![
-        // The lock, with its id wherever an id is written.
         row(LOCK, "deleted", |run| fs::remove_file(run.paths.lock()).unwrap(), Found("lock cannot be read")),
         row(LOCK, "a comment added", |run| append(&run.paths.lock(), "# more\n"), Found("lock:")),
         row(LOCK, "another learning rate", |run| { relock(run, "lr = 0.01", "lr = 0.02"); }, Found("logged lr")),
@@ -154,7 +169,13 @@ fn table() -> Vec<Forgery> {
             let other = depo(&[]).with("other".to_owned(), &Default::default()).unwrap();
             run.relock(&other);
         }, Trusted(Subject::Settings)),
-        // The log.
+    ]
+}
+
+/// Numbers of the log.
+#[rustfmt::skip]
+fn log_numbers() -> Vec<Forgery> {
+    vec![
         row(LOG, "deleted", |run| fs::remove_file(run.paths.metrics()).unwrap(), Found("empty or missing")),
         row(LOG, "a loss halved", |run| run.records(step(5, |step| step.loss = step.loss.map(|loss| loss / 2.0))), Trusted(Subject::Losses)),
         row(LOG, "another gradient norm", |run| run.records(step(5, |step| step.grad_norm *= 2.0)), Trusted(Subject::Losses)),
@@ -197,6 +218,13 @@ fn table() -> Vec<Forgery> {
         row(LOG, "no hard answers", |run| run.records(evaluation(8, |eval| { eval.answers.pop_last(); })), Found("answers of level")),
         row(LOG, "a level that the task lacks", |run| run.records(evaluation(8, |eval| { eval.answers.insert(99, Default::default()); })), Found("levels of answers")),
         row(LOG, "a measure of another task", |run| run.records(evaluation(8, |eval| { eval.measures.insert("validity".to_owned(), 1.0); })), Found("which the lock does not request")),
+    ]
+}
+
+/// Lines of the log: missing, repeated or of another form.
+#[rustfmt::skip]
+fn log_lines() -> Vec<Forgery> {
+    vec![
         row(LOG, "the last step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 8, .. }) | Record::Evaluation(Evaluation { step: 8, .. }))), Found("metrics.jsonl ends with step 7 of 8")),
         row(LOG, "the last evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 8, .. }))), Found("no evaluation after step 8")),
         row(LOG, "an evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 4, .. }))), Found("which is out of order")),
@@ -234,7 +262,13 @@ fn table() -> Vec<Forgery> {
         }, Found("is not a metrics line of this version of canonc")),
         row(LOG, "half a line more", |run| append(&run.paths.metrics(), "{\"kind\":"), Found("continues after its \
          last complete line")),
-        // The plan.
+    ]
+}
+
+/// The plan; the kernels, in their file and in the attestation.
+#[rustfmt::skip]
+fn plan_and_kernels() -> Vec<Forgery> {
+    vec![
         row(PLAN, "deleted", |run| fs::remove_file(run.paths.plan()).unwrap(), Found("plan.txt is missing")),
         row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("but the lock compiles to nothing")),
         row(PLAN, "its last line end gone, attested", |run| {
@@ -246,7 +280,6 @@ fn table() -> Vec<Forgery> {
             run.correct();
             run.reattest(|attestation| drop(attestation.machine.insert("canonc".to_owned(), "99.0.0".to_owned())));
         }, Trusted(Subject::Plan)),
-        // Kernels, in their file and in the attestation.
         row(KERNELS, "deleted", |run| fs::remove_file(run.paths.kernels()).unwrap(), Found("kernels.txt is missing")),
         row(KERNELS, "another path in the file alone", |run| run.retext(&run.paths.kernels(), |text| text.replacen(" = ", " = not ", 1)), Found("its kernels differ from kernels.txt")),
         row(KERNELS, "a comment", |run| append(&run.paths.kernels(), "# more\n"), Found("kernels.txt: line")),
@@ -258,7 +291,13 @@ fn table() -> Vec<Forgery> {
         row(KERNELS, "a path that does not exist", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["magic".to_owned()].into()))), Found("which canonc does not have")),
         row(KERNELS, "a kernel that the plan lacks", |run| run.kernels(|kernels| drop(kernels.insert("magic".to_owned(), ["fast".to_owned()].into()))), Found("which the lock's plan does not execute")),
         row(KERNELS, "a kernel gone", |run| run.kernels(|kernels| drop(kernels.remove("linear").unwrap())), Found("which every step of the lock's plan executes")),
-        // The attestation.
+    ]
+}
+
+/// The attestation.
+#[rustfmt::skip]
+fn attestation() -> Vec<Forgery> {
+    vec![
         row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Found("attestation.toml is missing: its log and its checkpoint")),
         row(ATTESTATION, "deleted with what tells of the end", |run| {
             fs::remove_file(run.paths.attestation()).unwrap();
@@ -266,7 +305,7 @@ fn table() -> Vec<Forgery> {
         }, Found("attestation.toml is missing: its log and its checkpoint")),
         row(ATTESTATION, "deleted with the last step's checkpoint", |run| {
             fs::remove_file(run.paths.attestation()).unwrap();
-            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::remove_dir_all(run.checkpoint(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
         }, Found("attestation.toml is missing: events.jsonl says that it ended")),
         row(ATTESTATION, "empty", |run| fs::write(run.paths.attestation(), "").unwrap(), Found("attestation.toml: it has no seal")),
@@ -302,28 +341,33 @@ fn table() -> Vec<Forgery> {
         }), Found("but attestation.toml has seconds = 0.125")),
         row(ATTESTATION, "another time of its end", |run| run.reattest(|_| ()), Trusted(Subject::Times)),
         row(ATTESTATION, "more processes", |run| run.retext(&run.paths.attestation(), |text| text.replacen("processes = 1", "processes = 2", 1)), Found("attestation.toml has processes = 2")),
-        // The name of the newest checkpoint.
+    ]
+}
+
+/// The name of the newest checkpoint, and a checkpoint's own text, sealed again.
+#[rustfmt::skip]
+fn manifest() -> Vec<Forgery> {
+    vec![
         row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is missing")),
         row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("should name a checkpoint")),
         row(LATEST, "an older one", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap(), Found("the last step's is step-0000000008")),
         row(LATEST, "one that is not there", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(9) + "\n").unwrap(), Found("checkpoints/latest names step-0000000009")),
         row(LATEST, "two lines", |run| append(&run.paths.checkpoints().join("latest"), "step-0000000006\n"), Found("should name a checkpoint")),
-        // A checkpoint's own text, sealed again.
-        row(MANIFEST, "deleted", |run| fs::remove_file(run.place(6).join("checkpoint.toml")).unwrap(), Found("step-0000000006: checkpoint.toml")),
+        row(MANIFEST, "deleted", |run| fs::remove_file(run.checkpoint(6).join("checkpoint.toml")).unwrap(), Found("step-0000000006: checkpoint.toml")),
         row(MANIFEST, "a comment above the seal", |run| run.reseal_manifest(6, |body| body + "# more\n"), Found("but canonc writes")),
         row(MANIFEST, "a line above the seal", |run| run.reseal_manifest(6, |body| body + "good = true\n"), Found("step-0000000006: checkpoint.toml: ")),
-        row(MANIFEST, "a section below the seal", |run| append(&run.place(6).join("checkpoint.toml"), "\n[unsealed]\nx = 1\n"), Found("step-0000000006: checkpoint.toml: line")),
+        row(MANIFEST, "a section below the seal", |run| append(&run.checkpoint(6).join("checkpoint.toml"), "\n[unsealed]\nx = 1\n"), Found("step-0000000006: checkpoint.toml: line")),
         row(MANIFEST, "another step", |run| run.reseal_manifest(6, |body| body.replacen("step = 6", "step = 7", 1)), Found("it is the state after step 7")),
         row(MANIFEST, "the chain of another step", |run| {
-            let chain = records::checkpoint::manifest(&run.place(8)).unwrap().chain;
+            let chain = records::checkpoint::manifest(&run.checkpoint(8)).unwrap().chain;
             run.remanifest(6, |manifest| manifest.chain = chain);
         }, Found("it was saved when the metrics log had chain")),
         row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it belongs to lock")),
         row(MANIFEST, "both checkpoints swapped", |run| {
             let away = run.paths.checkpoints().join("away");
-            fs::rename(run.place(6), &away).unwrap();
-            fs::rename(run.place(8), run.place(6)).unwrap();
-            fs::rename(away, run.place(8)).unwrap();
+            fs::rename(run.checkpoint(6), &away).unwrap();
+            fs::rename(run.checkpoint(8), run.checkpoint(6)).unwrap();
+            fs::rename(away, run.checkpoint(8)).unwrap();
         }, Found("step-0000000006: it is the state after step 8")),
         row(MANIFEST, "both checkpoints swapped, their texts and the attestation made right", |run| {
             for part in records::checkpoint::PARTS {
@@ -343,23 +387,29 @@ fn table() -> Vec<Forgery> {
             }
             run.correct();
         }, Trusted(Subject::Training)),
-        row(MANIFEST, "the older checkpoint deleted", |run| fs::remove_dir_all(run.place(6)).unwrap(), Trusted(Subject::Settings)),
+        row(MANIFEST, "the older checkpoint deleted", |run| fs::remove_dir_all(run.checkpoint(6)).unwrap(), Trusted(Subject::Settings)),
         row(MANIFEST, "the last checkpoint deleted", |run| {
-            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::remove_dir_all(run.checkpoint(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
         }, Found("the last step, 8, has no checkpoint")),
         row(MANIFEST, "the last checkpoint deleted, and the weights before it attested", |run| {
-            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::remove_dir_all(run.checkpoint(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
             run.correct();
         }, Found("the last step, 8, has no checkpoint")),
-        row(MANIFEST, "a copy under another step's name", |run| copy_folder(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
-        row(MANIFEST, "a copy under a longer name", |run| copy_folder(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("is not a checkpoint")),
+        row(MANIFEST, "a copy under another step's name", |run| copy_folder(&run.checkpoint(8), &run.checkpoint(7)), Found("step-0000000007: it is the state after step 8")),
+        row(MANIFEST, "a copy under a longer name", |run| copy_folder(&run.checkpoint(8), &run.paths.checkpoints().join("step-00000000008")), Found("is not a checkpoint")),
         row(MANIFEST, "a step after the last", |run| {
-            copy_folder(&run.place(8), &run.place(9));
+            copy_folder(&run.checkpoint(8), &run.checkpoint(9));
             run.remanifest(9, |manifest| manifest.step = 9);
         }, Found("step-0000000009: the run has 8 steps")),
-        // A checkpoint's tensors, with every digest above them updated.
+    ]
+}
+
+/// A checkpoint's tensors, with every digest above them updated.
+#[rustfmt::skip]
+fn tensors() -> Vec<Forgery> {
+    vec![
         row(WEIGHTS, "deleted", |run| fs::remove_file(run.part(6, Part::Weights)).unwrap(), Found("weights.safetensors is missing")),
         row(WEIGHTS, "a bit flipped, digests kept", |run| run.flip(6, Part::Weights), Found("weights.safetensors has digest")),
         row(WEIGHTS, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::Weights), Found("its tensors have digest")),
@@ -375,7 +425,7 @@ fn table() -> Vec<Forgery> {
         row(WEIGHTS, "spaces in its header", |run| other_header(run, |json| json + "        "), Found("its header is not as canonc writes it")),
         row(WEIGHTS, "bytes after the last tensor", |run| { run.edit(&run.part(8, Part::Weights), |content| content.extend([0; 4])); run.correct(); }, Found("it has 4 more bytes after its last tensor")),
         row(WEIGHTS, "bytes lacking", |run| { run.edit(&run.part(8, Part::Weights), |content| content.truncate(content.len() - 4)); run.correct(); }, Found("it ends inside the tensor")),
-        row(WEIGHTS, "a file more", |run| fs::write(run.place(6).join("more.safetensors"), "").unwrap(), Found("it contains `more.safetensors`")),
+        row(WEIGHTS, "a file more", |run| fs::write(run.checkpoint(6).join("more.safetensors"), "").unwrap(), Found("it contains `more.safetensors`")),
         row(FIRST, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::FirstMoment), Found("first_moment.safetensors is not as it was saved")),
         row(FIRST, "a bit flipped", |run| flipped(run, Part::FirstMoment), Trusted(Subject::Training)),
         row(FIRST, "text instead", |run| text_instead(run, Part::FirstMoment), Found("first_moment.safetensors does not contain the tensors of a state")),
@@ -384,7 +434,13 @@ fn table() -> Vec<Forgery> {
         row(SECOND, "a bit flipped", |run| flipped(run, Part::SecondMoment), Trusted(Subject::Training)),
         row(SECOND, "text instead", |run| text_instead(run, Part::SecondMoment), Found("second_moment.safetensors does not contain the tensors of a state")),
         row(SECOND, "deleted", |run| fs::remove_file(run.part(8, Part::SecondMoment)).unwrap(), Found("second_moment.safetensors is missing")),
-        // Files that no seal covers.
+    ]
+}
+
+/// The times of steps, which no seal covers.
+#[rustfmt::skip]
+fn timings() -> Vec<Forgery> {
+    vec![
         row(TIMINGS, "faster", |run| fs::write(run.paths.timings(), "{\"step\":1,\"seconds\":0.001}\n").unwrap(), Found("timings.jsonl: lines are missing")),
         row(TIMINGS, "deleted", |run| fs::remove_file(run.paths.timings()).unwrap(), Found("timings.jsonl is missing")),
         row(TIMINGS, "empty", |run| fs::write(run.paths.timings(), "").unwrap(), Found("it ends with nothing")),
@@ -399,8 +455,8 @@ fn table() -> Vec<Forgery> {
             timed(run, "0.125");
             let text = fs::read_to_string(run.paths.timings()).unwrap();
             let values: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-            let of = |value: &serde_json::Value| value.get("seconds").or(value.get("evaluation_seconds"))?.as_f64();
-            let sum: f64 = values.iter().filter_map(of).sum();
+            let seconds = |value: &serde_json::Value| value.get("seconds").or(value.get("evaluation_seconds"))?.as_f64();
+            let sum: f64 = values.iter().filter_map(seconds).sum();
             run.retext(&run.paths.attestation(), |text| {
                 let (before, rest) = text.split_once("\nseconds = ").unwrap();
                 format!("{before}\nseconds = {sum:?}\n{}", rest.split_once('\n').unwrap().1)
@@ -419,6 +475,13 @@ fn table() -> Vec<Forgery> {
             lines.join("\n") + "\n"
         }), Found("timings.jsonl: lines are missing")),
         row(TIMINGS, "torn", |run| run.edit(&run.paths.timings(), |bytes| bytes.truncate(bytes.len() - 9)), Found("its last line is torn")),
+    ]
+}
+
+/// Other files that no seal covers.
+#[rustfmt::skip]
+fn other_files() -> Vec<Forgery> {
+    vec![
         row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
         row(EVENTS, "another machine", |run| run.retext(&run.paths.events(), |text| text.replacen("\"machine\":\"", "\"machine\":\"faster ", 1)), Trusted(Subject::Times)),
         row(EVENTS, "nonsense", |run| fs::write(run.paths.events(), "nothing happened\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
@@ -546,8 +609,8 @@ fn what_takes_the_place_of_a_file_is_found_and_named() {
         fs::rename(&path, &away).unwrap();
         symlink(&away, &path).unwrap();
         let broken = run.verify().broken;
-        let found = broken.iter().any(|line| line.starts_with(&format!("{folder} is a link")));
-        assert!(found, "{folder}: {broken:#?}");
+        let is_named = broken.iter().any(|line| line.starts_with(&format!("{folder} is a link")));
+        assert!(is_named, "{folder}: {broken:#?}");
     }
 }
 

@@ -19,8 +19,8 @@ pub(crate) const GROUPS: (&str, &str) = (
 fn tensor(folder: &Folder, step: u64, file: &str, path: &str) -> (Vec<usize>, Vec<u8>) {
     let bytes = bytes(&folder.checkpoint(step).join(file));
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    let found = file.tensor(path).unwrap();
-    (found.shape().to_vec(), found.data().to_vec())
+    let view = file.tensor(path).unwrap();
+    (view.shape().to_vec(), view.data().to_vec())
 }
 
 #[test]

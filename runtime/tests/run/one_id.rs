@@ -79,16 +79,16 @@ fn two_texts_of_one_id_train_to_equal_bits() {
 }
 
 #[test]
-fn a_run_goes_on_under_the_other_text() {
+fn a_run_continues_under_another_text_of_its_lock() {
     let [one, two] = both();
     let straight = Folder::finished(&one);
     let cut = Folder::new();
     cut.stop_at(&one, 2);
     // Steps 4 to 6 are logged and not saved, so the other text must reproduce their lines.
     cut.run(&two, None, Some("checkpoint-full:4")).0.unwrap_err();
-    let (end, told) = cut.run(&one, None, None);
+    let (end, observer) = cut.run(&one, None, None);
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
     let refused = |event: &Event| matches!(event, Event::CheckpointRefused { .. });
-    assert!(!told.events.iter().any(refused), "{:?}", told.events);
+    assert!(!observer.events.iter().any(refused), "{:?}", observer.events);
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
 }

@@ -56,9 +56,9 @@ fn experiments() -> Vec<(Experiment, Arc<TextIndex>)> {
     for name in recipes.iter().filter(|name| !name.contains("twins")) {
         let text = small_recipe(&support::programs::read(name));
         let index = documents(&text);
-        let made = support::experiments::experiments(&program, "small", name, &text);
-        let made = made.unwrap_or_else(|findings| panic!("{findings}"));
-        all.extend(made.iter().map(|open| (small(open, &index), index.clone())));
+        let experiments = support::experiments::experiments(&program, "small", name, &text);
+        let experiments = experiments.unwrap_or_else(|findings| panic!("{findings}"));
+        all.extend(experiments.iter().map(|open| (small(open, &index), index.clone())));
     }
     all
 }

@@ -59,7 +59,7 @@ fn older(folder: &Folder) {
 }
 
 #[test]
-fn a_log_of_before_is_read_replayed_and_gone_on_with() {
+fn a_log_of_an_older_canonc_is_read_replayed_and_continued() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
     older(&folder);
@@ -69,8 +69,8 @@ fn a_log_of_before_is_read_replayed_and_gone_on_with() {
     assert_eq!(replayed(&folder, &experiment, Amount::All).differences, []);
     let again = reproduced(&folder, &experiment);
     assert_eq!((again.first, again.evaluations, again.without_questions), (None, 2, 1));
-    let whole = Folder::finished(&experiment);
-    let both = against(&folder.path(), &whole.path(), &experiment).unwrap();
+    let newer = Folder::finished(&experiment);
+    let both = against(&folder.path(), &newer.path(), &experiment).unwrap();
     assert_eq!((both.first, both.without_questions), (None, 1));
     // Its last steps and its last evaluation again, from the checkpoint before them.
     let last = folder.checkpoint(8);

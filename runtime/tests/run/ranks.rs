@@ -80,8 +80,8 @@ fn tried(
             let faults = Faults::none();
             let ranks = Some(&member);
             let options = Options { stop: &stop, stop_after, faults: &faults, ranks };
-            let told = &mut Told::default();
-            train(&mut job, &path, machine, &options, told).map(Some)
+            let observer = &mut RecordingObserver::default();
+            train(&mut job, &path, machine, &options, observer).map(Some)
         };
         let began = (simulated.calls(), simulated.most_under_way());
         (end.map_err(|error| error.message), began)
@@ -271,7 +271,7 @@ fn muon_has_the_bits_of_one_rank_on_several() {
 }
 
 #[test]
-fn a_run_goes_on_with_another_number_of_ranks() {
+fn a_run_resumes_with_another_number_of_ranks() {
     let straight = Folder::finished(&several());
     let folder = Folder::new();
     for (ranks, shard, step) in [
@@ -367,11 +367,11 @@ fn a_rank_that_computes_wrongly_is_found_by_its_neighbour() {
 
         let folder = Folder::new();
         let (ends, _) = tried(&folder, &checked, Divided { wrong: Some((2, 4)), ..divided }, None);
-        let why = ends[0].as_ref().unwrap_err();
+        let error = ends[0].as_ref().unwrap_err();
         // The test makes the first gradient wrong that is sent.
         let wanted =
             "ranks 1 and 2 compute different gradients of head.output for micro-batch 2 of step 4";
-        assert_eq!(*why, wanted);
+        assert_eq!(*error, wanted);
         assert!(ends[1..].iter().all(Result::is_ok), "{ends:?}");
         // The step is not in the log; the last checkpoint leads to the right end.
         let (end, _) = run(&folder, &checked, flat(2, Shard::Full), None);
@@ -402,18 +402,21 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
             let dies = Trouble { dies: Some((rank, at)), ..slow };
             let (ends, _) = tried(&folder, &recipe, Divided { trouble: dies, ..divided }, None);
             for (other, end) in (0..).zip(&ends).filter(|(other, _)| *other != rank) {
-                let why = end.as_ref().unwrap_err();
-                assert!(why.contains(&format!("rank {rank} does not respond")), "{other}: {why}");
+                let error = end.as_ref().unwrap_err();
+                assert!(
+                    error.contains(&format!("rank {rank} does not respond")),
+                    "{other}: {error}"
+                );
             }
             let cuts = Trouble { cuts: Some((rank, at)), ..Trouble::default() };
             let cut = Folder::new();
             let (ends, _) = tried(&cut, &recipe, Divided { trouble: cuts, ..divided }, None);
             let named = format!("a message of rank {rank} has");
             // Rank 0 reads nothing of what others give to a broadcast.
-            let found =
+            let affected =
                 ends.iter().filter(|end| end.as_ref().is_err_and(|why| why.contains(&named)));
             let finished = matches!(ends[0], Ok(Some(TrainOutcome::Finished(_))));
-            assert!(found.count() > 0 || finished, "{part}: {ends:?}");
+            assert!(affected.count() > 0 || finished, "{part}: {ends:?}");
             for (folder, finished) in [(folder, false), (cut, finished)] {
                 if !finished {
                     folder.finish(&recipe());
@@ -434,14 +437,14 @@ fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
         experiment(arch, &recipe_of(task), &[&[last, samples], changes].concat())
     };
     let longer = [("seq_len = 32", "seq_len = 200")];
-    let whole = [("seq_len = 32", "seq_len = 1200")];
+    let long = [("seq_len = 32", "seq_len = 1200")];
     let recipes: [&(dyn Fn() -> lab::experiment::Experiment + Sync); 4] = [
         &|| experiment("wide", DEPO, &[last, seven]),
         &|| written("task = \"brevo\"\nbrevo.N = 3", "small_canon", &[]),
         &|| written("task = \"lano\"\nlano.config = \"cfg3f\"", "small_canon", &longer),
         &|| {
             let text = recipe_of("task = \"capo\"\ncapo.N = 5\ncapo.permute = true");
-            experiment("small_text", &text, &[&[last, seven][..], &whole].concat())
+            experiment("small_text", &text, &[&[last, seven][..], &long].concat())
         },
     ];
     for (number, recipe) in recipes.into_iter().enumerate() {
@@ -479,8 +482,8 @@ fn memory_that_runs_out_in_an_exchange_names_it() {
         let fills = Trouble { fills: Some((1, at)), ..Trouble::default() };
         let divided = Divided { trouble: fills, ..flat(2, shard) };
         let (ends, _) = tried(&Folder::new(), &several, divided, Some(1));
-        let why = ends[1].as_ref().unwrap_err();
-        assert!(why.starts_with(wanted), "{why}");
+        let error = ends[1].as_ref().unwrap_err();
+        assert!(error.starts_with(wanted), "{error}");
         assert!(ends[0].as_ref().unwrap_err().contains("rank 1 does not respond"), "{ends:?}");
     }
 }

@@ -44,10 +44,12 @@ fn swapped(path: &std::path::Path) {
     fs::rename(copy, path).unwrap();
 }
 
-#[test]
-fn a_run_attests_only_what_it_reads_back() {
-    type Meddle = fn(&Paths);
-    let cases: [(&str, Meddle); 18] = [
+/// A finding, and how the folder comes to deserve it.
+type Meddling = (&'static str, fn(&Paths));
+
+/// Files with another content.
+fn other_contents() -> [Meddling; 8] {
+    [
         ("but the run wrote nothing", |paths| {
             replaced(&paths.kernels(), "swiglu_grad", "zebra = fast\nswiglu_grad");
             let text = fs::read_to_string(paths.kernels()).unwrap();
@@ -71,6 +73,18 @@ fn a_run_attests_only_what_it_reads_back() {
             let end = text.trim_end().rfind('\n').unwrap() + 1;
             fs::write(paths.metrics(), &text[..end]).unwrap();
         }),
+        ("continues after its last complete line", |paths| {
+            let text = fs::read_to_string(paths.metrics()).unwrap();
+            fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
+        }),
+        ("plan.txt: line 1 is", |paths| fs::write(paths.plan(), "another plan\n").unwrap()),
+        ("lock: line", |paths| replaced(&paths.lock(), "lr = 0.01", "lr = 0.02")),
+    ]
+}
+
+/// Files that the process has open, removed, replaced or overwritten.
+fn while_written() -> [Meddling; 10] {
+    [
         (
             "metrics.jsonl was changed by another program while this process wrote it: it is missing",
             |paths| fs::remove_file(paths.metrics()).unwrap(),
@@ -110,15 +124,13 @@ fn a_run_attests_only_what_it_reads_back() {
         ("writer was changed by another program while this process wrote it: another", |paths| {
             swapped(&paths.writer())
         }),
-        ("continues after its last complete line", |paths| {
-            let text = fs::read_to_string(paths.metrics()).unwrap();
-            fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
-        }),
-        ("plan.txt: line 1 is", |paths| fs::write(paths.plan(), "another plan\n").unwrap()),
-        ("lock: line", |paths| replaced(&paths.lock(), "lr = 0.01", "lr = 0.02")),
-    ];
+    ]
+}
+
+#[test]
+fn a_run_attests_only_what_it_reads_back() {
     let experiment = depo(&[]);
-    for (why, meddle) in cases {
+    for (finding, meddle) in other_contents().into_iter().chain(while_written()) {
         let folder = Folder::new();
         let mut watch = Meddler { paths: folder.paths(), meddle };
         let (stop, faults) = (std::sync::atomic::AtomicBool::new(false), Faults::none());
@@ -127,8 +139,8 @@ fn a_run_attests_only_what_it_reads_back() {
         let machine = machine(&experiment.platform).unwrap();
         let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();
         assert_eq!(error.kind, ProblemKind::Finding, "{error}");
-        assert!(error.message.contains(why), "{why}: {error}");
-        assert!(!folder.paths().attestation().exists(), "{why}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
+        assert!(!folder.paths().attestation().exists(), "{finding}");
     }
 }
 
@@ -172,19 +184,21 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
             run.reseal_manifest(step, |body| body + "# more\n");
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let folder = Folder::new();
         folder.stop_at(&experiment, 7);
         let run = Forger::at(&folder.path(), &experiment);
         forge(&run, 7);
-        let (end, told) = folder.run(&experiment, None, None);
-        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{why}: {end:?}");
-        let refused = told.events.iter().any(|event| {
+        let (end, observer) = folder.run(&experiment, None, None);
+        assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{finding}: {end:?}");
+        let refused = observer.events.iter().any(|event| {
             matches!(event, Event::CheckpointRefused { name, why: said }
-                if name == "step-0000000007" && said.contains(why))
+                if name == "step-0000000007" && said.contains(finding))
         });
-        assert!(refused, "{why}: {:?}", told.events);
-        assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
+        assert!(refused, "{finding}: {:?}", observer.events);
+        assert!(
+            observer.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. }))
+        );
         assert_eq!(differing(&straight.bits(8), &folder.bits(8)), Vec::<String>::new());
 
         // Without an earlier checkpoint, the run stops.
@@ -195,7 +209,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         forge(&run, 7);
         let error = folder.fails(&experiment);
         assert_eq!(error.kind, ProblemKind::Finding);
-        assert!(error.message.contains(why), "{why}: {error}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
     }
 }
 
@@ -213,12 +227,12 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
             fs::write(run.paths.checkpoints().join("latest"), "step-0000000006\n").unwrap();
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let folder = Folder::finished(&experiment);
         forge(&Forger::at(&folder.path(), &experiment));
         let error = folder.fails(&experiment);
         assert_eq!(error.kind, ProblemKind::Finding);
-        assert!(error.message.contains(why), "{why}: {error}");
+        assert!(error.message.contains(finding), "{finding}: {error}");
     }
     // Nothing needs states that were deleted to save space.
     let folder = Folder::finished(&experiment);
@@ -228,7 +242,7 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
 }
 
 #[test]
-fn a_line_planted_in_the_kernels_before_a_run_goes_on_is_refused() {
+fn a_line_added_to_the_kernels_before_a_run_resumes_is_refused() {
     let experiment = depo(&[]);
     for planted in ["zebra = fast\n", "zebra = libtorch\n", "# more\n"] {
         let folder = Folder::new();

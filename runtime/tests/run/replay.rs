@@ -45,7 +45,7 @@ fn reported(folder: &Folder, replay: &Replay) -> Report {
 fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     let stop = AtomicBool::new(false);
     let options = Options { stop: &stop, stop_after: None, faults: &Faults::none(), ranks: None };
-    let end = train(&mut job, &folder.path(), machine, &options, &mut Told::default());
+    let end = train(&mut job, &folder.path(), machine, &options, &mut RecordingObserver::default());
     assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
 }
 
@@ -84,14 +84,14 @@ fn other_decay(changes: &[(&str, &str)]) -> (Folder, Experiment) {
 fn a_run_replayed_in_full_leaves_no_loss_on_trust() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
-    let found = replayed(&folder, &experiment, Amount::All);
-    assert_eq!(found.differences, []);
-    assert_eq!((found.steps, found.of_steps), (8, 8));
-    assert_eq!((found.evaluations, found.of_evaluations), (2, 2));
-    assert_eq!(found.stretches, [(1, 6), (7, 8)]);
-    assert_eq!(found.reached, [6, 8]);
-    assert!(found.is_whole());
-    let report = reported(&folder, &found);
+    let replay = replayed(&folder, &experiment, Amount::All);
+    assert_eq!(replay.differences, []);
+    assert_eq!((replay.steps, replay.of_steps), (8, 8));
+    assert_eq!((replay.evaluations, replay.of_evaluations), (2, 2));
+    assert_eq!(replay.stretches, [(1, 6), (7, 8)]);
+    assert_eq!(replay.reached, [6, 8]);
+    assert!(replay.is_whole());
+    let report = reported(&folder, &replay);
     assert_eq!((&report.broken, &report.undecided), (&vec![], &vec![]));
     assert!(!report.trusts(Subject::Losses) && !report.trusts(Subject::Training), "{report:?}");
     // Three steps from the start and two from the checkpoint of step 6 leave three on trust.
@@ -121,11 +121,11 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
             verify(&folder.path(), None, Remake::Every).unwrap().broken,
             Vec::<String>::new()
         );
-        let found = replayed(&folder, &experiment, Amount::All);
-        let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+        let replay = replayed(&folder, &experiment, Amount::All);
+        let [difference] = replay.differences.as_slice() else { panic!("{replay:?}") };
         assert!(difference.text.starts_with(&format!("step {step}: loss was ")), "{difference:?}");
         assert!(difference.text.contains("only the log is wrong"), "{difference:?}");
-        assert_eq!(reported(&folder, &found).broken.len(), 1);
+        assert_eq!(reported(&folder, &replay).broken.len(), 1);
         let again = reproduced(&folder, &experiment);
         let first = again.first.unwrap();
         assert_eq!(first.point, RunPoint::Step(step));
@@ -135,9 +135,9 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
     // Nothing is claimed about steps that are not replayed.
     let folder = Folder::finished(&experiment);
     forge(&folder, &experiment, halve(5));
-    let found = replayed(&folder, &experiment, Amount::Steps(4));
-    assert_eq!(found.differences, []);
-    assert!(reported(&folder, &found).trusts(Subject::Losses));
+    let replay = replayed(&folder, &experiment, Amount::Steps(4));
+    assert_eq!(replay.differences, []);
+    assert!(reported(&folder, &replay).trusts(Subject::Losses));
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_forged_evaluation_is_found() {
         }
     });
     // The last one needs no step at all: its weights are kept.
-    let found = replayed(&folder, &experiment, Amount::Steps(1));
-    let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+    let replay = replayed(&folder, &experiment, Amount::Steps(1));
+    let [difference] = replay.differences.as_slice() else { panic!("{replay:?}") };
     assert!(
         difference.text.starts_with("the evaluation after step 8: token_accuracy was "),
         "{difference:?}"
@@ -166,8 +166,9 @@ fn a_forged_evaluation_is_found() {
 fn another_weight_decay_is_found() {
     let (folder, experiment) = other_decay(&[]);
     assert_eq!(verify(&folder.path(), None, Remake::Every).unwrap().broken, Vec::<String>::new());
-    let found = replayed(&folder, &experiment, Amount::Steps(8));
-    let texts: Vec<&str> = found.differences.iter().map(|found| found.text.as_str()).collect();
+    let replay = replayed(&folder, &experiment, Amount::Steps(8));
+    let texts: Vec<&str> =
+        replay.differences.iter().map(|difference| difference.text.as_str()).collect();
     let says = |what: &str| texts.iter().any(|text| text.contains(what));
     assert!(says("loss was"), "{texts:?}");
     assert!(
@@ -178,11 +179,11 @@ fn another_weight_decay_is_found() {
         says("checkpoints/step-0000000008 differs from training from checkpoints/step-0000000006"),
         "{texts:?}"
     );
-    assert!(found.differences.iter().all(|found| !found.maybe_rounding), "{found:?}");
+    assert!(replay.differences.iter().all(|difference| !difference.maybe_rounding), "{replay:?}");
     // The last two steps, from the checkpoint before them, are enough to show it.
     let last = replayed(&folder, &experiment, Amount::Steps(4));
     assert!(
-        last.differences.iter().any(|found| found.text.contains("step-0000000008")),
+        last.differences.iter().any(|replay| replay.text.contains("step-0000000008")),
         "{last:?}"
     );
     let first = reproduced(&folder, &experiment).first.unwrap();
@@ -225,15 +226,15 @@ fn with_every_checkpoint_kept_the_operation_is_named() {
 fn a_changed_update_is_found_among_many_checkpoints() {
     let (folder, experiment) = other_decay(&[("every = 3", "every = 2\nkeep = 9")]);
     for steps in [2, 3, 4] {
-        let found = replayed(&folder, &experiment, Amount::Steps(steps));
-        assert!(!found.differences.is_empty(), "{steps}: {found:?}");
+        let replay = replayed(&folder, &experiment, Amount::Steps(steps));
+        assert!(!replay.differences.is_empty(), "{steps}: {replay:?}");
     }
     let honest = Folder::finished(&experiment);
-    let found = replayed(&honest, &experiment, Amount::Steps(4));
-    assert_eq!((found.differences.len(), found.steps, found.updates), (0, 4, 4));
-    let found = replayed(&honest, &experiment, Amount::Steps(1));
+    let replay = replayed(&honest, &experiment, Amount::Steps(4));
+    assert_eq!((replay.differences.len(), replay.steps, replay.updates), (0, 4, 4));
+    let replay = replayed(&honest, &experiment, Amount::Steps(1));
     // The two steps that lead to the last state, and two from the initial weights.
-    assert_eq!((found.steps, found.stretches), (4, vec![(1, 2), (7, 8)]));
+    assert_eq!((replay.steps, replay.stretches), (4, vec![(1, 2), (7, 8)]));
 }
 
 #[test]
@@ -248,9 +249,12 @@ fn the_last_state_is_trained_again_whatever_the_number_of_steps() {
         forger.flip(8, Part::Weights);
         forger.correct();
         assert_eq!(forger.verify().broken, Vec::<String>::new());
-        let found = replayed(&folder, &experiment, amount);
+        let replay = replayed(&folder, &experiment, amount);
         let last = format!("checkpoints/{} differs from training", name_of(8));
-        assert!(found.differences.iter().any(|found| found.text.contains(&last)), "{found:?}");
+        assert!(
+            replay.differences.iter().any(|difference| difference.text.contains(&last)),
+            "{replay:?}"
+        );
     }
 }
 
@@ -258,14 +262,14 @@ fn the_last_state_is_trained_again_whatever_the_number_of_steps() {
 fn recorded_kernels_are_compared_with_those_of_the_same_machine() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
-    let found = replayed(&folder, &experiment, Amount::Steps(2));
-    assert!(found.kernels.is_some_and(|kernels| kernels > 0), "{found:?}");
-    assert!(!reported(&folder, &found).trusts(Subject::Kernels));
+    let replay = replayed(&folder, &experiment, Amount::Steps(2));
+    assert!(replay.kernels.is_some_and(|kernels| kernels > 0), "{replay:?}");
+    assert!(!reported(&folder, &replay).trusts(Subject::Kernels));
     Forger::at(&folder.path(), &experiment).kernels(|kernels| {
         drop(kernels.insert("rope".to_owned(), ["libtorch".to_owned()].into()));
     });
-    let found = replayed(&folder, &experiment, Amount::Steps(2));
-    let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+    let replay = replayed(&folder, &experiment, Amount::Steps(2));
+    let [difference] = replay.differences.as_slice() else { panic!("{replay:?}") };
     let says = "records that rope was computed by libtorch, but the same machine takes fused/";
     assert!(difference.text.contains(says) && !difference.maybe_rounding, "{difference:?}");
 }
@@ -274,9 +278,9 @@ fn recorded_kernels_are_compared_with_those_of_the_same_machine() {
 fn a_run_comes_out_again_and_two_folders_agree() {
     let experiment = depo(&[]);
     let (one, two) = (Folder::finished(&experiment), Folder::finished(&experiment));
-    let found = reproduced(&one, &experiment);
-    assert_eq!((found.first, found.steps, found.evaluations), (None, 8, 2));
-    assert_eq!((found.checkpoints, found.platform), (vec![6, 8], Platform::Same));
+    let reproduction = reproduced(&one, &experiment);
+    assert_eq!((reproduction.first, reproduction.steps, reproduction.evaluations), (None, 8, 2));
+    assert_eq!((reproduction.checkpoints, reproduction.platform), (vec![6, 8], Platform::Same));
     let compare = || against(&one.path(), &two.path(), &experiment).unwrap();
     assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
     forge(&two, &experiment, halve(5));
@@ -285,14 +289,14 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
     // Runs that evaluate after other steps, and a run that is not finished.
     let often = depo(&[("every = 4", "every = 2")]);
-    let found = against(&one.path(), &Folder::finished(&often).path(), &experiment).unwrap();
-    assert_eq!((found.first, found.steps, found.evaluations), (None, 8, 2));
+    let comparison = against(&one.path(), &Folder::finished(&often).path(), &experiment).unwrap();
+    assert_eq!((comparison.first, comparison.steps, comparison.evaluations), (None, 8, 2));
     let stopped = Folder::new();
     stopped.run(&experiment, Some(5), None).0.unwrap();
     for (a, b) in [(&one, &stopped), (&stopped, &one)] {
-        let found = against(&a.path(), &b.path(), &experiment).unwrap();
+        let comparison = against(&a.path(), &b.path(), &experiment).unwrap();
         assert_eq!(
-            (found.steps, found.first.map(|first| first.point)),
+            (comparison.steps, comparison.first.map(|first| first.point)),
             (5, Some(RunPoint::Step(6)))
         );
     }
@@ -328,28 +332,28 @@ fn on_another_machine_only_what_no_rounding_explains_is_a_fault() {
             attestation.machine.insert("cpu".to_owned(), "another".to_owned());
         });
     };
-    let of = |change: &dyn Fn(&mut Record)| {
+    let findings = |change: &dyn Fn(&mut Record)| {
         let folder = Folder::finished(&experiment);
         forge(&folder, &experiment, change);
         elsewhere(&folder);
-        let found = replayed(&folder, &experiment, Amount::All);
+        let replay = replayed(&folder, &experiment, Amount::All);
         assert!(
-            matches!(&found.platform, Platform::Other(facts) if facts[0].contains("another there"))
+            matches!(&replay.platform, Platform::Other(facts) if facts[0].contains("another there"))
         );
-        let report = reported(&folder, &found);
+        let report = reported(&folder, &replay);
         (report.broken.len(), report.undecided.len())
     };
     // A difference in the last bit of one loss may be rounding.
     let last_bit = |record: &mut Record| {
-        if let Record::Step(found) = record
-            && found.step == 2
+        if let Record::Step(step) = record
+            && step.step == 2
         {
-            found.loss = found.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
+            step.loss = step.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
         }
     };
-    assert_eq!(of(&last_bit), (0, 1));
-    assert_eq!(of(&halve(2)), (1, 0));
-    assert_eq!(of(&|_| {}), (0, 0));
+    assert_eq!(findings(&last_bit), (0, 1));
+    assert_eq!(findings(&halve(2)), (1, 0));
+    assert_eq!(findings(&|_| {}), (0, 0));
 }
 
 #[test]
@@ -357,9 +361,9 @@ fn an_unfinished_run_is_replayed_as_far_as_it_goes() {
     let experiment = depo(&[]);
     let folder = Folder::new();
     folder.stop_at(&experiment, 4);
-    let found = replayed(&folder, &experiment, Amount::All);
-    assert_eq!((found.steps, found.differences.as_slice()), (4, &[][..]));
-    assert_eq!((found.platform, found.reached), (Platform::Same, vec![3, 4]));
+    let replay = replayed(&folder, &experiment, Amount::All);
+    assert_eq!((replay.steps, replay.differences.as_slice()), (4, &[][..]));
+    assert_eq!((replay.platform, replay.reached), (Platform::Same, vec![3, 4]));
 }
 
 #[test]
@@ -388,13 +392,13 @@ fn a_changed_line_is_a_cause_where_no_later_checkpoint_excludes_it() {
 fn two_folders_of_two_machines_may_differ_by_rounding() {
     let experiment = depo(&[]);
     let last_bit = |record: &mut Record| {
-        if let Record::Step(found) = record
-            && found.step == 2
+        if let Record::Step(step) = record
+            && step.step == 2
         {
-            found.loss = found.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
+            step.loss = step.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
         }
     };
-    let of = |change: &dyn Fn(&mut Record), elsewhere: bool| {
+    let first_difference = |change: &dyn Fn(&mut Record), elsewhere: bool| {
         let (one, two) = (Folder::finished(&experiment), Folder::finished(&experiment));
         forge(&two, &experiment, change);
         if elsewhere {
@@ -402,14 +406,14 @@ fn two_folders_of_two_machines_may_differ_by_rounding() {
                 attestation.machine.insert("cpu".to_owned(), "another".to_owned());
             });
         }
-        let found = against(&one.path(), &two.path(), &experiment).unwrap();
-        assert_eq!(found.platform != Platform::Same, elsewhere);
-        found.first.map(|first| (first.point, first.difference.maybe_rounding))
+        let comparison = against(&one.path(), &two.path(), &experiment).unwrap();
+        assert_eq!(comparison.platform != Platform::Same, elsewhere);
+        comparison.first.map(|first| (first.point, first.difference.maybe_rounding))
     };
-    assert_eq!(of(&last_bit, true), Some((RunPoint::Step(2), true)));
-    assert_eq!(of(&last_bit, false), Some((RunPoint::Step(2), false)));
-    assert_eq!(of(&halve(2), true), Some((RunPoint::Step(2), false)));
+    assert_eq!(first_difference(&last_bit, true), Some((RunPoint::Step(2), true)));
+    assert_eq!(first_difference(&last_bit, false), Some((RunPoint::Step(2), false)));
+    assert_eq!(first_difference(&halve(2), true), Some((RunPoint::Step(2), false)));
     // Rounding grows without bound over many steps, but not if the next checkpoint has equal bits.
-    assert_eq!(of(&halve(6), true), Some((RunPoint::Step(6), false)));
-    assert_eq!(of(&|_| {}, true), None);
+    assert_eq!(first_difference(&halve(6), true), Some((RunPoint::Step(6), false)));
+    assert_eq!(first_difference(&|_| {}, true), None);
 }

@@ -20,7 +20,7 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
     let machine = machine(&experiment.platform).unwrap();
     let evaluator = Evaluator::new(job.evaluation.clone(), machine).unwrap();
     let state = State::initial(&job, machine).unwrap();
-    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
+    let evaluation = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
 
     let (mut nll, mut counted) = (0.0, 0);
     let mut tokens = Score::default();
@@ -35,32 +35,32 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
         counted += result.counted;
         let guesses = Vec::<i64>::try_from(result.argmax.reshape([-1])).unwrap();
         for answer in batch.answers().iter().filter(|answer| answer.complete) {
-            let place = answer.start..answer.start + answer.len;
-            let mut whole = true;
-            for at in place {
+            let positions = answer.start..answer.start + answer.len;
+            let mut is_right = true;
+            for at in positions {
                 let right = guesses[at] == batch.targets()[at];
                 tokens.add(right);
-                whole &= right;
+                is_right &= right;
             }
-            answers.entry(answer.level).or_default().add(whole);
+            answers.entry(answer.level).or_default().add(is_right);
         }
     }
-    assert_eq!((found.tokens, &found.answers), (tokens, &answers));
+    assert_eq!((evaluation.tokens, &evaluation.answers), (tokens, &answers));
     // Single questions are scored at the end only.
-    assert_eq!(found.questions, None);
+    assert_eq!(evaluation.questions, None);
     let mut state = State::initial(&job, machine).unwrap();
     state.step = 8;
-    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
-    assert_eq!((found.tokens, &found.answers), (tokens, &answers));
-    let questions = found.questions.clone().unwrap();
+    let evaluation = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
+    assert_eq!((evaluation.tokens, &evaluation.answers), (tokens, &answers));
+    let questions = evaluation.questions.clone().unwrap();
     assert_eq!(questions.tokens.iter().sum::<u64>(), tokens.right);
     for (level, right) in &questions.answers {
         let right_of = right.iter().filter(|right| **right).count() as u64;
         assert_eq!(answers[level], Score { right: right_of, of: right.len() as u64 });
     }
     assert_eq!(questions.answers.len(), answers.len());
-    assert_eq!(found.counted, counted as u64);
-    assert!((found.nll.unwrap() - nll / counted as f64).abs() < 1e-6);
+    assert_eq!(evaluation.counted, counted as u64);
+    assert!((evaluation.nll.unwrap() - nll / counted as f64).abs() < 1e-6);
     assert!(tokens.right > 0 && tokens.right < tokens.of, "{tokens:?}");
 }
 
@@ -71,7 +71,7 @@ fn an_evaluation_that_counts_nothing_reports_no_loss() {
     let mut job = job(&experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
     let state = State::initial(&job, machine).unwrap();
-    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
-    assert_eq!((found.counted, found.nll), (0, None));
-    assert!(Record::Evaluation(found).text().contains("\"eval_loss\":null,\"counted\":0"));
+    let evaluation = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
+    assert_eq!((evaluation.counted, evaluation.nll), (0, None));
+    assert!(Record::Evaluation(evaluation).text().contains("\"eval_loss\":null,\"counted\":0"));
 }

@@ -168,13 +168,13 @@ pub(crate) fn lock_text(experiment: &Experiment) -> String {
 
 /// Records everything reported to an observer.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct RecordingObserver {
     pub(crate) steps: Vec<Step>,
     pub(crate) evaluations: Vec<Evaluation>,
     pub(crate) events: Vec<Event>,
 }
 
-impl Observer for Told {
+impl Observer for RecordingObserver {
     fn step(&mut self, step: &Step, _: f64) {
         self.steps.push(step.clone());
     }
@@ -245,16 +245,16 @@ impl Folder {
         experiment: &Experiment,
         stop_after: Option<u64>,
         fault: Option<&str>,
-    ) -> (Result<TrainOutcome, Problem>, Told) {
+    ) -> (Result<TrainOutcome, Problem>, RecordingObserver) {
         let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
         let stop = AtomicBool::new(false);
         let options = Options { stop: &stop, stop_after, faults: &faults, ranks: None };
-        let mut told = Told::default();
+        let mut observer = RecordingObserver::default();
         let end = job(experiment, self.documents.clone()).and_then(|mut job| {
             let machine = machine(&experiment.platform)?;
-            train(&mut job, &self.path(), machine, &options, &mut told)
+            train(&mut job, &self.path(), machine, &options, &mut observer)
         });
-        (end, told)
+        (end, observer)
     }
 
     pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {

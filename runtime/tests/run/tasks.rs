@@ -8,10 +8,10 @@ use super::support::*;
 /// A task's parameters as a recipe writes them: `depo.N = 12`.
 fn with_tables(lines: &str) -> String {
     let task = lines.split('"').nth(1).unwrap();
-    let own = Definition::find(task).unwrap().parameters;
+    let parameters = Definition::find(task).unwrap().parameters;
     let is_own = |line: &str| {
         let name = line.split(" = ").next().unwrap_or_default();
-        own.iter().any(|parameter| parameter.in_recipes && parameter.name() == name)
+        parameters.iter().any(|parameter| parameter.in_recipes && parameter.name() == name)
     };
     let line = |line: &str| match is_own(line) {
         true => format!("{task}.{line}\n"),
@@ -67,7 +67,7 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
 
 #[test]
 fn what_a_generator_refuses_is_refused_at_build() {
-    for (lines, place, said) in [
+    for (lines, field, message) in [
         ("task = \"brevo\"\nN = 2", "N", "2 is not an integer from 3"),
         ("task = \"brevo\"\nN = 9001", "N", "9001 is not an integer"),
         ("task = \"brevo\"\nN = 337\nmulti = true", "N", "336 names of 2 to 4 tokens exist"),
@@ -95,9 +95,9 @@ fn what_a_generator_refuses_is_refused_at_build() {
         ("task = \"capo\"\nN = 10000001", "N", "10000001"),
         ("task = \"capo\"\nN = 0", "N", "0 is not an integer"),
     ] {
-        let why = locked(lines, "dense").unwrap_err();
-        assert!(why.contains(place) && why.contains(said), "{lines}\n{why}");
-        assert!(why.contains("help: "), "{why}");
+        let error = locked(lines, "dense").unwrap_err();
+        assert!(error.contains(field) && error.contains(message), "{lines}\n{error}");
+        assert!(error.contains("help: "), "{error}");
         let mut params: toml::Table = toml::from_str(lines).unwrap();
         let Some(toml::Value::String(name)) = params.remove("task") else { panic!("{lines}") };
         assert!(Task::parse(&name, toml::Value::Table(params)).is_err(), "{lines}");
@@ -117,13 +117,13 @@ fn a_task_is_measured_by_what_it_can_be() {
             "windows = 3",
             &format!("windows = 3\nmetrics = [\"eval_loss\", \"{metric}\"]"),
         );
-        let why = attempt("wide", &text).unwrap_err();
-        let said = format!("metrics lists \"{metric}\", but");
-        assert!(why.contains(&said) && why.contains("help: choose from"), "{why}");
+        let error = attempt("wide", &text).unwrap_err();
+        let expected = format!("metrics lists \"{metric}\", but");
+        assert!(error.contains(&expected) && error.contains("help: choose from"), "{error}");
     }
-    let why = locked("task = \"capo\"\nN = 3\norder = \"published\"", "dense").unwrap_err();
-    assert!(why.contains("not windows") && why.contains("order = \"indexed\""), "{why}");
+    let error = locked("task = \"capo\"\nN = 3\norder = \"published\"", "dense").unwrap_err();
+    assert!(error.contains("not windows") && error.contains("order = \"indexed\""), "{error}");
     let text = recipe_of("task = \"capo\"\ncapo.N = 3").replace("seq_len = 32", "seq_len = 511");
-    let why = attempt("wide", &text).unwrap_err();
-    assert!(why.contains("set seq_len to 512") && why.contains("bits are counted"), "{why}");
+    let error = attempt("wide", &text).unwrap_err();
+    assert!(error.contains("set seq_len to 512") && error.contains("bits are counted"), "{error}");
 }

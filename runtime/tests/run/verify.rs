@@ -57,9 +57,9 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
     let experiment = depo(&[]);
     let folder = Folder::new();
     folder.stop_at(&experiment, 4);
-    let found = report(&folder);
-    assert_eq!(found.broken, Vec::<String>::new());
-    assert!(trusted(&found).iter().any(|text| text.contains("not finished")), "{found:?}");
+    let report = report(&folder);
+    assert_eq!(report.broken, Vec::<String>::new());
+    assert!(trusted(&report).iter().any(|text| text.contains("not finished")), "{report:?}");
     assert!(verify(&folder.path().join("nowhere"), None, Remake::Spread).is_err());
 }
 
@@ -72,9 +72,9 @@ fn a_run_that_a_process_works_on_is_unfinished() {
     assert!(gone(&report(&folder)));
     let writer = fs::File::options().write(true).open(folder.paths().writer()).unwrap();
     writer.lock().unwrap();
-    let found = report(&folder);
-    assert!(!gone(&found), "{:?}", found.broken);
-    assert!(trusted(&found).iter().any(|text| text.contains("not finished")), "{found:?}");
+    let report = report(&folder);
+    assert!(!gone(&report), "{:?}", report.broken);
+    assert!(trusted(&report).iter().any(|text| text.contains("not finished")), "{report:?}");
 }
 
 /// A process that ends while writing an event leaves half a line, and the next process continues below it.
@@ -98,7 +98,7 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
         Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
     let report = |which| verify(&folder.path(), None, which).unwrap();
     let says = |report: &Report, what: &str| texts(report).iter().any(|line| line.contains(what));
-    // The last step is among them here; otherwise it is made again as well.
+    // The last step is among them here; otherwise it is recomputed as well.
     let some = REMADE;
     assert!(says(
         &report(Remake::Spread),
@@ -141,10 +141,11 @@ fn attest(folder: &Folder, change: impl Fn(&mut Attestation)) {
     attestation.write(&path, Default::default(), &Faults::none()).unwrap();
 }
 
-#[test]
-fn each_broken_claim_is_named() {
-    type Break = fn(&Folder);
-    let cases: [(&str, Break); 13] = [
+/// A finding, and the damage that causes it.
+type Damage = (&'static str, fn(&Folder));
+
+fn broken_logs() -> [Damage; 3] {
+    [
         ("line 3 of", |folder| {
             let text = fs::read_to_string(folder.paths().metrics()).unwrap();
             fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":3,", 1))
@@ -168,6 +169,11 @@ fn each_broken_claim_is_named() {
                 }
             });
         }),
+    ]
+}
+
+fn broken_files() -> [Damage; 10] {
+    [
         ("checkpoints/step-0000000006: weights.safetensors has digest", |folder| {
             let path = folder.checkpoint(6).join("weights.safetensors");
             let mut content = bytes(&path);
@@ -205,8 +211,12 @@ fn each_broken_claim_is_named() {
         ("the metrics log of its chain is empty or missing", |folder| {
             fs::remove_file(folder.paths().metrics()).unwrap();
         }),
-    ];
-    for (what, damage) in cases {
+    ]
+}
+
+#[test]
+fn each_broken_claim_is_named() {
+    for (what, damage) in broken_logs().into_iter().chain(broken_files()) {
         let folder = Folder::finished(&depo(&[]));
         damage(&folder);
         let broken = report(&folder).broken;
@@ -240,9 +250,9 @@ fn missing_weights_are_a_finding() {
         fs::remove_dir_all(folder.checkpoint(step)).unwrap();
     }
     fs::remove_file(folder.paths().checkpoints().join("latest")).unwrap();
-    let found = report(&folder).broken;
+    let broken = report(&folder).broken;
     for what in ["the last step, 8, has no checkpoint", "checkpoints/latest is missing"] {
-        assert!(found.iter().any(|line| line.contains(what)), "{what}: {found:?}");
+        assert!(broken.iter().any(|line| line.contains(what)), "{what}: {broken:?}");
     }
 }
 
@@ -266,16 +276,19 @@ fn the_plan_of_another_canonc_is_compared_with_its_digest_only() {
         attestation.plan = Digest::of(PLAN_TAG, "theirs");
         attestation.machine.insert("canonc".to_owned(), "99.0.0".to_owned());
     });
-    let found = report(&folder);
-    assert_eq!(found.broken, Vec::<String>::new());
-    let said = trusted(&found);
-    assert!(said.iter().any(|text| text.contains("says that canonc 99.0.0 made it")), "{said:?}");
+    let verified = report(&folder);
+    assert_eq!(verified.broken, Vec::<String>::new());
+    let on_trust = trusted(&verified);
+    assert!(
+        on_trust.iter().any(|text| text.contains("says that canonc 99.0.0 made it")),
+        "{on_trust:?}"
+    );
     fs::write(folder.paths().plan(), "nobody's").unwrap();
     assert!(report(&folder).broken[0].contains("it claims plan"));
 }
 
 #[test]
-fn the_plan_of_an_unfinished_run_is_looked_at() {
+fn the_plan_of_an_unfinished_run_is_checked() {
     let folder = Folder::new();
     folder.stop_at(&depo(&[]), 4);
     fs::remove_file(folder.paths().plan()).unwrap();
@@ -297,9 +310,9 @@ fn of_an_unfinished_run_the_same_is_found() {
         }),
         ("step-0000000006: it is the state after step 7", |run| {
             let away = run.paths.checkpoints().join("away");
-            fs::rename(run.place(6), &away).unwrap();
-            fs::rename(run.place(7), run.place(6)).unwrap();
-            fs::rename(away, run.place(7)).unwrap();
+            fs::rename(run.checkpoint(6), &away).unwrap();
+            fs::rename(run.checkpoint(7), run.checkpoint(6)).unwrap();
+            fs::rename(away, run.checkpoint(7)).unwrap();
         }),
         ("it is not a safetensors file", |run| {
             fs::write(run.part(7, Part::Weights), "no tensors\n").unwrap();
@@ -329,11 +342,11 @@ fn of_an_unfinished_run_the_same_is_found() {
         ("lock cannot be read", |run| fs::remove_file(run.paths.lock()).unwrap()),
     ];
     assert_eq!(Forger::copy(&stopped.path(), &experiment).verify().broken, Vec::<String>::new());
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let run = Forger::copy(&stopped.path(), &experiment);
         forge(&run);
         let broken = run.verify().broken;
-        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
+        assert!(broken.iter().any(|line| line.contains(finding)), "{finding}: {broken:?}");
     }
 }
 
@@ -362,10 +375,10 @@ fn a_lock_that_asks_for_more_than_can_be_made_is_checked_in_bounded_time() {
     let folder = Folder::finished(&depo(&[]));
     let run = Forger::copy(&folder.path(), &depo(&[]));
     run.relock(&huge);
-    let found = run.verify();
-    assert_eq!(found.broken, Vec::<String>::new());
-    assert!(found.trusts(Subject::HeldOut), "{}", found.closing());
-    assert!(found.closing().contains("held-out windows (too many to recompute here)"));
+    let report = run.verify();
+    assert_eq!(report.broken, Vec::<String>::new());
+    assert!(report.trusts(Subject::HeldOut), "{}", report.closing());
+    assert!(report.closing().contains("held-out windows (too many to recompute here)"));
 }
 
 #[test]
@@ -374,18 +387,19 @@ fn a_run_that_is_verified_while_it_trains_has_no_false_finding() {
     let folder = Folder::new();
     folder.stop_at(&experiment, 1);
     let path = folder.path();
-    let (done, found) = (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(vec![]));
+    let (done, findings) =
+        (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(vec![]));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let broken = verify(&path, None, Remake::Spread).unwrap().broken;
-                found.lock().unwrap().extend(broken);
+                findings.lock().unwrap().extend(broken);
             }
         });
         folder.finish(&experiment);
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    assert_eq!(*found.lock().unwrap(), Vec::<String>::new());
+    assert_eq!(*findings.lock().unwrap(), Vec::<String>::new());
 }
 
 #[test]
@@ -393,12 +407,12 @@ fn what_a_process_left_unfinished_is_listed() {
     let folder = Folder::new();
     folder.stop_at(&depo(&[]), 4);
     fs::create_dir(folder.paths().checkpoints().join(".unfinished-step-0000000005")).unwrap();
-    let found = report(&folder);
-    assert_eq!(found.broken, Vec::<String>::new());
-    let said = trusted(&found);
+    let report = report(&folder);
+    assert_eq!(report.broken, Vec::<String>::new());
+    let on_trust = trusted(&report);
     assert!(
-        said.iter().any(|text| text.contains("checkpoints/.unfinished-step-0000000005")),
-        "{said:?}"
+        on_trust.iter().any(|text| text.contains("checkpoints/.unfinished-step-0000000005")),
+        "{on_trust:?}"
     );
 }
 
@@ -414,8 +428,8 @@ fn files_without_an_end_are_found_and_not_read() {
         }),
         ("neither a file nor a folder", |run| {
             fs::remove_file(run.paths.lock()).unwrap();
-            let made = std::process::Command::new("mkfifo").arg(run.paths.lock()).status();
-            assert!(made.unwrap().success());
+            let status = std::process::Command::new("mkfifo").arg(run.paths.lock()).status();
+            assert!(status.unwrap().success());
         }),
         ("a line of more than", |run| {
             fs::File::create(run.paths.metrics()).unwrap().set_len(3 << 30).unwrap();
@@ -425,10 +439,10 @@ fn files_without_an_end_are_found_and_not_read() {
             file.set_len(900 << 20).unwrap();
         }),
     ];
-    for (why, forge) in forgeries {
+    for (finding, forge) in forgeries {
         let run = Forger::copy(&folder.path(), &depo(&[]));
         forge(&run);
         let broken = run.verify().broken;
-        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
+        assert!(broken.iter().any(|line| line.contains(finding)), "{finding}: {broken:?}");
     }
 }

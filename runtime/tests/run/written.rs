@@ -45,8 +45,8 @@ fn evaluated(folder: &Folder) -> Evaluation {
 /// The final state of a finished run.
 fn trained(folder: &Folder, job: &Job, machine: Machine) -> State {
     let mut store = Store::new(folder.paths().checkpoints(), job.id(), job.slots());
-    let (found, _) = store.find(|_| true).unwrap();
-    State::load(job, machine, &store, &found.unwrap()).unwrap()
+    let (checkpoint, _) = store.find(|_| true).unwrap();
+    State::load(job, machine, &store, &checkpoint.unwrap()).unwrap()
 }
 
 #[test]
@@ -60,8 +60,8 @@ fn orders_are_judged_as_the_model_writes_them() {
         let machine = machine(&experiment.platform).unwrap();
         let mut store =
             records::checkpoint::Store::new(folder.paths().checkpoints(), job.id(), job.slots());
-        let (found, _) = store.find(|_| true).unwrap();
-        let state = State::load(&job, machine, &store, &found.unwrap()).unwrap();
+        let (checkpoint, _) = store.find(|_| true).unwrap();
+        let state = State::load(&job, machine, &store, &checkpoint.unwrap()).unwrap();
         let (vocab, graph) = (job.graph.vocab, job.graph.clone());
         let Windows::Task(windows) = &mut job.held_out else { panic!() };
         let task = windows.task().clone();
@@ -116,7 +116,7 @@ fn what_is_not_asked_for_is_not_written() {
 }
 
 #[test]
-fn a_run_that_writes_is_gone_on_with_to_the_bit() {
+fn a_run_whose_model_writes_answers_resumes_to_the_bit() {
     let experiment =
         brevo("small_canon", &[("every = 4\nwindows = 3", "every = 4\nwindows = 3\nsamples = 5")]);
     let (straight, cut) = (Folder::finished(&experiment), Folder::new());
@@ -200,7 +200,7 @@ fn bits_are_counted_over_whole_biographies() {
     let parameters: i64 = graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
     let mut losses = Losses::default();
     let mut batch = data::batch::Batch::default();
-    let mut whole = 0;
+    let mut complete = 0;
     for window in 0..4 {
         job.held_out.fill(window..window + 1, &mut batch).unwrap();
         let tensor = |ids: &[i64]| tch::Tensor::from_slice(ids).reshape([1, -1]);
@@ -225,19 +225,19 @@ fn bits_are_counted_over_whole_biographies() {
             if values.len() < 7 || !values.iter().all(|answer| answer.complete) {
                 continue;
             }
-            whole += 1;
+            complete += 1;
             losses.add(values.iter().map(|answer| {
                 let value = Value::ALL[answer.level as usize];
                 (value, nll[answer.start..answer.start + answer.len].iter().sum())
             }));
         }
     }
-    assert!(whole >= 8, "{whole}");
+    assert!(complete >= 8, "{complete}");
     let (name, values) = losses.means().unwrap();
     let want = capacity(5, parameters as u64, name, values);
-    let near = |a: f64, b: f64| (a - b).abs() < 1e-4 * b.abs().max(1e-3);
-    assert!(near(evaluation.measures["bits"], want.bits), "{:?} {want:?}", evaluation.measures);
-    assert!(near(evaluation.measures["bits_per_parameter"], want.per_parameter));
+    let are_near = |a: f64, b: f64| (a - b).abs() < 1e-4 * b.abs().max(1e-3);
+    assert!(are_near(evaluation.measures["bits"], want.bits), "{:?} {want:?}", evaluation.measures);
+    assert!(are_near(evaluation.measures["bits_per_parameter"], want.per_parameter));
 }
 
 /// Greedy text continues with the true year exactly where each of its bytes is the likeliest after the true ones.

@@ -28,9 +28,14 @@ fn asked(prompts: &[Vec<i64>]) -> Vec<Prompt<'_>> {
     prompts.iter().map(Vec::as_slice).enumerate().map(prompt).collect()
 }
 
-fn alone(compiled: &Compiled, weights: &Weights, prompt: Prompt<'_>, how: SamplingOptions) -> Text {
+fn alone(
+    compiled: &Compiled,
+    weights: &Weights,
+    prompt: Prompt<'_>,
+    options: SamplingOptions,
+) -> Text {
     let Prompt { tokens, most, seed } = prompt;
-    let SamplingOptions { temperature, top_k, stop, rows: _ } = how;
+    let SamplingOptions { temperature, top_k, stop, rows: _ } = options;
     let request = Request {
         graph: &compiled.graph,
         weights,
@@ -84,22 +89,22 @@ fn what_cannot_be_decoded_is_refused() {
     let compiled = named("plain");
     let weights = Weights::init(&compiled.graph, 5).unwrap();
     let decoder = Decoder::new(&compiled.graph, Options::default(), FAST).unwrap();
-    let how = SamplingOptions { temperature: 0.0, top_k: None, stop: None, rows: 8 };
-    let refusal = |tokens: &[i64], how| {
+    let options = SamplingOptions { temperature: 0.0, top_k: None, stop: None, rows: 8 };
+    let refusal = |tokens: &[i64], options| {
         let prompts =
             [Prompt { tokens: &[1], most: 2, seed: 0 }, Prompt { tokens, most: 2, seed: 0 }];
-        decoder.decode(&weights, &prompts, how).unwrap_err().message
+        decoder.decode(&weights, &prompts, options).unwrap_err().message
     };
-    assert_eq!(refusal(&[], how), "prompt 1 is empty");
+    assert_eq!(refusal(&[], options), "prompt 1 is empty");
     let outside = "the tokens of prompt 1[0, 1] is 23, but the vocabulary has 23";
-    assert_eq!(refusal(&[2, 23], how), outside);
+    assert_eq!(refusal(&[2, 23], options), outside);
     assert_eq!(
-        refusal(&[2], SamplingOptions { temperature: -1.0, ..how }),
+        refusal(&[2], SamplingOptions { temperature: -1.0, ..options }),
         "the temperature is -1"
     );
-    assert!(decoder.decode(&weights, &[], how).unwrap().is_empty());
+    assert!(decoder.decode(&weights, &[], options).unwrap().is_empty());
     let nothing = Prompt { tokens: &[1, 2], most: 0, seed: 0 };
-    assert_eq!(decoder.decode(&weights, &[nothing], how).unwrap(), [Text::default()]);
+    assert_eq!(decoder.decode(&weights, &[nothing], options).unwrap(), [Text::default()]);
 }
 
 /// Some numbers that look random.
@@ -120,6 +125,42 @@ fn are_near(a: &Tensor, b: &Tensor, options: Options) -> bool {
         Precision::Bf16 => 0.1,
     };
     (a - b).abs().max().double_value(&[]) <= tolerance * most
+}
+
+/// Compares what one sequence got among others with what it gets alone, and with `forward` over its tokens, to the bit
+/// if they are at most `few`.
+fn is_as_alone(
+    streamer: &Streamer,
+    weights: &Weights,
+    piece: &Piece<'_>,
+    (logits, after): (Option<&Tensor>, &Carried),
+    (few, options): (usize, Options),
+    case: &str,
+) {
+    let (alone, state) = streamer.forward_each(weights, &[*piece]).unwrap().remove(0);
+    let row = Streamer::row(piece.tokens).unwrap();
+    let (all, whole) = streamer.forward(weights, &row, piece.state).unwrap();
+    assert_eq!(logits.map(Tensor::size), alone.as_ref().map(Tensor::size));
+    let kept = piece.logits as i64;
+    if let (Some(logits), Some(alone)) = (logits, &alone) {
+        assert!(logits.equal(alone), "logits of {case}");
+        let last = all.narrow(1, all.size()[1] - kept, kept);
+        assert_eq!(logits.size(), last.size(), "{case}");
+        if piece.tokens.len() <= few {
+            assert!(logits.equal(&last), "logits of {case}, of all tokens");
+        }
+        assert!(are_near(logits, &last, options), "logits of {case}, of all tokens");
+    }
+    assert_eq!(logits.is_some(), kept > 0);
+    let others = [("alone", &state, true), ("whole", &whole, piece.tokens.len() <= few)];
+    for (other, state, is_equal) in others {
+        assert_eq!(after.position, state.position, "{case}");
+        for (a, b) in after.states().zip(state.states()) {
+            assert_eq!(a.size(), b.size(), "state of {case}, {other}");
+            assert!(!is_equal || a.equal(b), "state of {case}, {other}");
+            assert!(are_near(a, b, options), "state of {case}, {other}");
+        }
+    }
 }
 
 /// Sequences of different lengths, some of which take one token or more in each round, in any order.
@@ -162,32 +203,9 @@ fn a_sequence_has_the_same_bits_whatever_else_is_computed_with_it() {
             let together = streamer.forward_each(&weights, &pieces).unwrap();
             assert_eq!(together.len(), chosen.len());
             for (n, (piece, (logits, after))) in pieces.iter().zip(&together).enumerate() {
-                let place = format!("{name}, {options:?}, round {round}, {n} of {chosen:?}");
-                let (alone, state) = streamer.forward_each(&weights, &[*piece]).unwrap().remove(0);
-                let row = Streamer::row(piece.tokens).unwrap();
-                let (all, whole) = streamer.forward(&weights, &row, piece.state).unwrap();
-                assert_eq!(logits.as_ref().map(Tensor::size), alone.as_ref().map(Tensor::size));
-                let kept = piece.logits as i64;
-                if let (Some(logits), Some(alone)) = (logits, &alone) {
-                    assert!(logits.equal(alone), "logits of {place}");
-                    let last = all.narrow(1, all.size()[1] - kept, kept);
-                    assert_eq!(logits.size(), last.size(), "{place}");
-                    if piece.tokens.len() <= few {
-                        assert!(logits.equal(&last), "logits of {place}, of all tokens");
-                    }
-                    assert!(are_near(logits, &last, options), "logits of {place}, of all tokens");
-                }
-                assert_eq!(logits.is_some(), kept > 0);
-                let others =
-                    [("alone", &state, true), ("whole", &whole, piece.tokens.len() <= few)];
-                for (other, state, is_equal) in others {
-                    assert_eq!(after.position, state.position, "{place}");
-                    for (a, b) in after.states().zip(state.states()) {
-                        assert_eq!(a.size(), b.size(), "state of {place}, {other}");
-                        assert!(!is_equal || a.equal(b), "state of {place}, {other}");
-                        assert!(are_near(a, b, options), "state of {place}, {other}");
-                    }
-                }
+                let case = format!("{name}, {options:?}, round {round}, {n} of {chosen:?}");
+                let result = (logits.as_ref(), after);
+                is_as_alone(&streamer, &weights, piece, result, (few, options), &case);
             }
             for (at, (_, after)) in chosen.iter().zip(together) {
                 states[*at] = after;

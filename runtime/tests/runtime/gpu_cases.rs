@@ -88,11 +88,11 @@ fn convolutions(cases: &mut Cases) {
     for conv in all {
         let Conv { name, size: [b, t], parts, kernel, residual, silu, bias, state } = conv;
         let total: i64 = parts.iter().sum();
-        let tensors = |of: &str| -> Vec<Tensor> {
+        let tensors = |prefix: &str| -> Vec<Tensor> {
             parts
                 .iter()
                 .enumerate()
-                .map(|(n, c)| numbers(&format!("{of}{n}"), &[b, t, *c]))
+                .map(|(n, c)| numbers(&format!("{prefix}{n}"), &[b, t, *c]))
                 .collect()
         };
         let (x, dy) = (tensors("x"), tensors("dy"));
@@ -100,7 +100,7 @@ fn convolutions(cases: &mut Cases) {
         let bias = bias.then(|| numbers("bias", &[total]));
         let past = state.then(|| numbers("past", &[b, kernel - 1, total]));
         let inputs: Vec<&Tensor> = x.iter().collect();
-        let operands = canon::Operands {
+        let operands = canon::ConvOperands {
             inputs: &inputs,
             weight: &weight,
             bias: bias.as_ref(),
@@ -118,11 +118,11 @@ fn convolutions(cases: &mut Cases) {
         cases.each(name, "y", &canon::forward(cases.path, operands, options).unwrap());
         if !state {
             let grads: Vec<&Tensor> = dy.iter().collect();
-            let made = canon::backward(cases.path, &grads, operands, options).unwrap();
+            let gradients = canon::backward(cases.path, &grads, operands, options).unwrap();
             cases.each(name, "dy", &dy);
-            cases.each(name, "dx", &made.inputs);
-            cases.add(name, [("dweight", &made.weight)]);
-            made.bias.iter().for_each(|dbias| cases.add(name, [("dbias", dbias)]));
+            cases.each(name, "dx", &gradients.inputs);
+            cases.add(name, [("dweight", &gradients.weight)]);
+            gradients.bias.iter().for_each(|dbias| cases.add(name, [("dbias", dbias)]));
         }
     }
 }
@@ -137,7 +137,7 @@ fn conv_units(cases: &mut Cases) {
         let weight = numbers("weight", &[2 * c, 4]) * 0.5;
         let bias = bias.then(|| numbers("bias", &[2 * c]));
         let past = state.then(|| numbers("past", &[b, 3, 2 * c]));
-        let operands = canon::Operands {
+        let operands = canon::ConvOperands {
             inputs: &[&gate, &up],
             weight: &weight,
             bias: bias.as_ref(),
@@ -150,10 +150,10 @@ fn conv_units(cases: &mut Cases) {
             tensor.iter().for_each(|tensor| cases.add(name, [(of, tensor)]));
         }
         if !state {
-            let made = canon::gated::backward(cases.path, &dy, operands, residual).unwrap();
-            cases.add(name, [("dy", &dy), ("dweight", &made.weight)]);
-            cases.add(name, [("dgate", &made.inputs[0]), ("dup", &made.inputs[1])]);
-            made.bias.iter().for_each(|dbias| cases.add(name, [("dbias", dbias)]));
+            let gradients = canon::gated::backward(cases.path, &dy, operands, residual).unwrap();
+            cases.add(name, [("dy", &dy), ("dweight", &gradients.weight)]);
+            cases.add(name, [("dgate", &gradients.inputs[0]), ("dup", &gradients.inputs[1])]);
+            gradients.bias.iter().for_each(|dbias| cases.add(name, [("dbias", dbias)]));
         }
     }
 }
@@ -161,8 +161,8 @@ fn conv_units(cases: &mut Cases) {
 fn norms(cases: &mut Cases) {
     let eps = 1e-5;
     for (width, size) in [(20, vec![2, 9, 3]), (64, vec![1, 5, 2]), (300, vec![1, 13, 1])] {
-        let whole = [&size[..], &[width]].concat();
-        let [x, gate, dy] = ["x", "gate", "dy"].map(|of| numbers(of, &whole));
+        let shape = [&size[..], &[width]].concat();
+        let [x, gate, dy] = ["x", "gate", "dy"].map(|of| numbers(of, &shape));
         let weight = numbers("weight", &[width]);
         let name = format!("norm.{width}");
         let (y, rstd) = norm::rms_norm(cases.path, &x, &weight, eps).unwrap();
@@ -170,7 +170,7 @@ fn norms(cases: &mut Cases) {
         cases.add(&name, [("x", &x), ("gate", &gate), ("dy", &dy), ("weight", &weight)]);
         cases.add(&name, [("y0", &y), ("rstd0", &rstd), ("dx0", &dx), ("dweight0", &dweight)]);
         for (n, order) in [(1, Gate::Before), (2, Gate::After)] {
-            let operands = gated_norm::Operands { x: &x, gate: &gate, weight: &weight };
+            let operands = gated_norm::GatedNormOperands { x: &x, gate: &gate, weight: &weight };
             let (y, rstd) = gated_norm::forward(cases.path, operands, eps, order).unwrap();
             let [dx, dgate, dweight] =
                 gated_norm::backward(cases.path, &dy, operands, &rstd, order).unwrap();
@@ -231,13 +231,13 @@ fn losses(cases: &mut Cases) {
             (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 1511) % v }).collect();
         let targets = Tensor::from_slice(&ids).reshape([b, t]);
         let terms = loss::Terms { nll_square: 0.01, z_loss: 0.002 };
-        let made = loss::forward(cases.path, &logits, &targets, terms).unwrap();
-        let kept = loss::Kept { targets: &targets, nll: &made.nll, lse: &made.lse };
+        let scores = loss::forward(cases.path, &logits, &targets, terms).unwrap();
+        let kept = loss::Kept { targets: &targets, nll: &scores.nll, lse: &scores.lse };
         let dlogits = loss::backward(cases.path, &logits, kept, 0.125, terms, false).unwrap();
         let argmax = loss::argmax(&logits).unwrap();
         cases.add(name, [("logits", &logits), ("targets", &targets), ("argmax", &argmax)]);
-        cases.add(name, [("nll", &made.nll), ("lse", &made.lse), ("dlogits", &dlogits)]);
-        cases.add(name, [("loss", &made.loss), ("counted", &made.counted)]);
+        cases.add(name, [("nll", &scores.nll), ("lse", &scores.lse), ("dlogits", &dlogits)]);
+        cases.add(name, [("loss", &scores.loss), ("counted", &scores.counted)]);
     }
 }
 
@@ -249,14 +249,15 @@ fn updates(cases: &mut Cases) {
     cases.add("clip", [("norm", &norm), ("coefficient", &coefficient)]);
     let [p, g, m] = ["p", "g", "m"].map(|name| numbers(name, &[1500]));
     let v = numbers("v", &[1500]).square();
-    let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy: None };
+    let update =
+        update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient, copy: None };
     let before = [p.copy(), g.copy(), m.copy(), v.copy()];
     cases.each("adamw", "before", &before);
     cases.add("adamw", [("coefficient", &coefficient)]);
     for step in 1..4 {
         let options =
             update::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, lr: 1e-2, step };
-        let (p, m, v) = update::adamw(cases.path, of, options).unwrap();
+        let (p, m, v) = update::adamw(cases.path, update, options).unwrap();
         cases.each("adamw", &format!("after{step}."), &[p.copy(), m.copy(), v.copy()]);
     }
 }
@@ -314,13 +315,13 @@ fn the_cases_of_the_gpu_kernels_are_the_cpu_kernels_results() {
     }
     let committed = Tensor::read_safetensors(FILE).unwrap();
     assert_eq!(committed.len(), cases.all.len(), "run with CANONC_UPDATE_GPU_CASES=1");
-    for (name, made) in &cases.all {
+    for (name, result) in &cases.all {
         let kept = committed.iter().find(|(other, _)| other == name);
         let (_, kept) = kept.unwrap_or_else(|| panic!("{FILE} lacks {name}"));
-        assert_eq!((kept.size(), kept.kind()), (made.size(), made.kind()), "{name}");
-        let [kept, made] = [kept, made].map(|tensor| tensor.to_kind(Kind::Double));
+        assert_eq!((kept.size(), kept.kind()), (result.size(), result.kind()), "{name}");
+        let [kept, result] = [kept, result].map(|tensor| tensor.to_kind(Kind::Double));
         let size = kept.abs().max().double_value(&[]);
-        let error = (kept - made).abs().max().double_value(&[]);
+        let error = (kept - result).abs().max().double_value(&[]);
         let within = if name.starts_with("scan.") { SCANS_WITHIN } else { WITHIN };
         assert!(error <= within * size, "{name}: {error:e} of {size:e}");
     }

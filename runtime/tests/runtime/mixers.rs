@@ -1,4 +1,5 @@
-//! The golden cases of mixers and blocks (`tests/mixers`): each is a `.canon` text, and every number of it comes out.
+//! The golden cases of mixers and blocks (`tests/mixers`): each is a `.canon` text, and the runtime must give all of its
+//! numbers.
 //!
 //! A case's inputs become one sequence of vectors: the token table of an arch with one layer, which cuts them up, calls
 //! the text, and returns its results side by side as logits. So training and decoding plans run as they do for any
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use compiler::graph::Graph;
 use compiler::kernel::{Kernel, TopK};
 use compiler::number::{Ratio, Root};
-use compiler::plan::{Input, Loss, Output, Sizes, Value as Planned};
+use compiler::plan::{Input, Loss, Output, Plan, Sizes, Value as Planned};
 use compiler::plans;
 use compiler::program::{Program, Std};
 use runtime::execute::{Carried, Machine, Streamer, compute};
@@ -29,7 +30,7 @@ const TERMS: [(usize, &str); 2] = [(0, "balance"), (1, "z_loss")];
 /// A name, and a tensor or its size.
 type Named<T> = (String, T);
 
-struct Case {
+struct MixerCase {
     about: Value,
     tensors: BTreeMap<String, Tensor>,
     text: String,
@@ -44,7 +45,7 @@ fn read(name: &str) -> String {
 }
 
 /// The cases with a text; the others are those of `missing.txt`.
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<MixerCase> {
     let all: Value = serde_json::from_str(&read("cases.json")).unwrap();
     let (mut cases, mut missing) = (Vec::new(), Vec::new());
     for about in all.as_array().unwrap() {
@@ -54,7 +55,7 @@ fn cases() -> Vec<Case> {
             continue;
         };
         let tensors = file::read(&folder().join(about["file"].as_str().unwrap())).unwrap();
-        cases.push(Case { about: about.clone(), tensors, text });
+        cases.push(MixerCase { about: about.clone(), tensors, text });
     }
     missing.sort();
     let listed = read("missing.txt");
@@ -62,7 +63,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-impl Case {
+impl MixerCase {
     fn name(&self) -> &str {
         self.about["name"].as_str().unwrap()
     }
@@ -138,10 +139,10 @@ impl Case {
     /// The loss of a training plan, in which only the auxiliary losses count: their weights are the case's cotangents.
     fn loss(&self) -> Loss {
         let mut weights = [None, None];
-        for (place, name) in self.terms() {
+        for (term, name) in self.terms() {
             let weight = self.tensor(&format!("cot/{name}")).double_value(&[]);
             let weight = decimal(&weight.to_string());
-            weights[place] = Ratio::from_decimal(weight).map(Root::rational);
+            weights[term] = Ratio::from_decimal(weight).map(Root::rational);
         }
         let [balance, router_z] = weights;
         Loss { balance, router_z, ..Loss::CROSS_ENTROPY }
@@ -197,8 +198,8 @@ impl Case {
     /// The graph, or what is wrong with the text.
     fn graph(&self) -> Result<Graph, String> {
         let program = Program::new([(TEXT.to_owned(), self.arch())], Std::Embedded);
-        let (compiled, found) = program.compile(TEXT, "golden");
-        let all = [program.diagnostics.as_slice(), &found].concat();
+        let (compiled, diagnostics) = program.compile(TEXT, "golden");
+        let all = [program.diagnostics.as_slice(), &diagnostics].concat();
         compiled.map(|compiled| compiled.graph).ok_or_else(|| program.render(&all))
     }
 
@@ -281,7 +282,7 @@ fn width(all: &[Named<Tensor>]) -> i64 {
 
 /// What differs from the case's numbers.
 struct Check<'a> {
-    case: &'a Case,
+    case: &'a MixerCase,
     machine: Machine,
     wrong: Vec<String>,
 }
@@ -353,32 +354,9 @@ impl Check<'_> {
         let case = self.case;
         let plan = plans::train(graph, &train_options(case.loss())).micro;
         let (machine, weights) = (self.machine, case.weights(graph, self.machine));
-        let tokens = case.tokens();
         let (batch, time) = (case.number("B"), case.number("T"));
-        let mut cotangents: Vec<Tensor> = case
-            .results()
-            .iter()
-            .map(|(name, _)| flat(&case.over_time(case.tensor(&format!("cot/{name}"))).unwrap()))
-            .collect();
-        let rest = case.width() - cotangents.iter().map(channels).sum::<i64>();
-        cotangents.push(Tensor::zeros([batch, time, rest], (Kind::Float, machine.device)));
-        let seed = Tensor::cat(&cotangents, -1).to_kind(machine.kind);
-
-        let mut values: BTreeMap<u32, Tensor> = BTreeMap::new();
-        for (input, id) in &plan.inputs {
-            #[expect(
-                clippy::wildcard_enum_match_arm,
-                reason = "a test fails on whatever else it meets"
-            )]
-            let value = match input {
-                Input::Tokens | Input::Targets => tokens.shallow_clone(),
-                Input::Position => Tensor::from(case.start()),
-                Input::GradScale => Tensor::from(1.0),
-                Input::Param(param) => weights.tensors[param.0 as usize].shallow_clone(),
-                other => panic!("a training plan asks for {other}"),
-            };
-            values.insert(id.0, value);
-        }
+        let seed = self.cotangents(batch, time);
+        let mut values = self.inputs(&plan, &weights);
         let sizes = Sizes { batch, time, past: 0 };
         for step in &plan.steps {
             let results = if matches!(step.kernel, Kernel::CrossEntropyGrad(_)) {
@@ -408,10 +386,49 @@ impl Check<'_> {
                 values.insert(id.0, result);
             }
         }
-        for (place, name) in case.terms() {
-            let made = &values[&plan.output(Output::Term(place as u32)).unwrap().0];
-            self.close(name, made, case.tensor(&format!("out/{name}")));
+        for (term, name) in case.terms() {
+            let value = &values[&plan.output(Output::Term(term as u32)).unwrap().0];
+            self.close(name, value, case.tensor(&format!("out/{name}")));
         }
+        self.gradients(graph, &plan, &values);
+    }
+
+    /// The gradients of the case's results, with zeros for the channels that it does not have.
+    fn cotangents(&self, batch: i64, time: i64) -> Tensor {
+        let (case, machine) = (self.case, self.machine);
+        let mut cotangents: Vec<Tensor> = case
+            .results()
+            .iter()
+            .map(|(name, _)| flat(&case.over_time(case.tensor(&format!("cot/{name}"))).unwrap()))
+            .collect();
+        let rest = case.width() - cotangents.iter().map(channels).sum::<i64>();
+        cotangents.push(Tensor::zeros([batch, time, rest], (Kind::Float, machine.device)));
+        Tensor::cat(&cotangents, -1).to_kind(machine.kind)
+    }
+
+    fn inputs(&self, plan: &Plan, weights: &Weights) -> BTreeMap<u32, Tensor> {
+        let (case, tokens) = (self.case, self.case.tokens());
+        let mut values: BTreeMap<u32, Tensor> = BTreeMap::new();
+        for (input, id) in &plan.inputs {
+            #[expect(
+                clippy::wildcard_enum_match_arm,
+                reason = "a test fails on whatever else it meets"
+            )]
+            let value = match input {
+                Input::Tokens | Input::Targets => tokens.shallow_clone(),
+                Input::Position => Tensor::from(case.start()),
+                Input::GradScale => Tensor::from(1.0),
+                Input::Param(param) => weights.tensors[param.0 as usize].shallow_clone(),
+                other => panic!("a training plan asks for {other}"),
+            };
+            values.insert(id.0, value);
+        }
+        values
+    }
+
+    fn gradients(&mut self, graph: &Graph, plan: &Plan, values: &BTreeMap<u32, Tensor>) {
+        let case = self.case;
+        let (batch, time) = (case.number("B"), case.number("T"));
         for (n, param) in graph.params().iter().enumerate() {
             let id = compiler::graph::ParamId(n as u32);
             let gradient = &values[&plan.output(Output::Gradient(id)).unwrap().0];
@@ -501,8 +518,8 @@ fn every_case_gives_its_numbers() {
             let mut check = Check { case: &case, machine, wrong: Vec::new() };
             check.training(&graph);
             check.decoding(&graph);
-            let place = format!("{} in {:?}", case.name(), machine.kind);
-            wrong.extend(check.wrong.into_iter().map(|why| format!("{place}: {why}")));
+            let label = format!("{} in {:?}", case.name(), machine.kind);
+            wrong.extend(check.wrong.into_iter().map(|why| format!("{label}: {why}")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -21,11 +21,11 @@ fn values() -> Value {
     serde_json::from_slice(&std::fs::read(golden("values.json")).unwrap()).unwrap()
 }
 
-struct Case(Vec<(String, Tensor)>);
+struct OptimizerCase(Vec<(String, Tensor)>);
 
-impl Case {
-    fn read(name: &str) -> Case {
-        Case(Tensor::read_safetensors(golden(&format!("{name}.safetensors"))).unwrap())
+impl OptimizerCase {
+    fn read(name: &str) -> OptimizerCase {
+        OptimizerCase(Tensor::read_safetensors(golden(&format!("{name}.safetensors"))).unwrap())
     }
 
     fn get(&self, name: &str) -> &Tensor {
@@ -40,7 +40,7 @@ arch tiny { vocab 4  dim 6  norm_eps 1e-5  init lingua  layers 1 of plain  head 
 #[test]
 fn adamw_with_a_factor_for_each_parameter() {
     quiet();
-    let (case, params) = (Case::read("adamw_groups"), &values()["adamw_groups"]["params"]);
+    let (case, params) = (OptimizerCase::read("adamw_groups"), &values()["adamw_groups"]["params"]);
     let graph = arch(ARCH, "tiny").graph;
     let shapes: Vec<&[i64]> = graph.params().iter().map(|param| param.shape.as_slice()).collect();
     assert_eq!(shapes, [&[4, 6][..], &[6, 6], &[6]]);
@@ -102,7 +102,7 @@ fn muon_follows_the_published_trajectories() {
     for golden in cases {
         let (name, params) = (golden["name"].as_str().unwrap(), &golden["params"]);
         assert_eq!(params["ns_steps"], 5);
-        let case = Case::read(name);
+        let case = OptimizerCase::read(name);
         let number = |name: &str| params[name].as_f64().unwrap();
         let options = Muon {
             momentum: number("momentum"),

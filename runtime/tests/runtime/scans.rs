@@ -10,14 +10,14 @@ use tch::{Device, Kind, Tensor};
 
 use super::support::{furthest, quiet};
 
-struct Case {
+struct ScanCase {
     scan: Scan,
     tensors: Vec<(String, Tensor)>,
     split: i64,
     tolerance: f64,
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<ScanCase> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/mixers");
     let cases = Scan::ALL.iter().filter_map(|scan| {
         let path = folder.join(format!("{}.safetensors", scan.definition().name));
@@ -25,14 +25,14 @@ fn cases() -> Vec<Case> {
         let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
         let metadata = metadata.metadata().as_ref().unwrap();
         assert!(metadata.contains_key("licence") && metadata.contains_key("source"), "{path:?}");
-        Some(Case {
+        Some(ScanCase {
             scan: *scan,
             tensors: Tensor::read_safetensors(&path).unwrap(),
             split: metadata["split"].parse().unwrap(),
             tolerance: metadata["tolerance"].parse().unwrap(),
         })
     });
-    let cases: Vec<Case> = cases.collect();
+    let cases: Vec<ScanCase> = cases.collect();
     let files = std::fs::read_dir(&folder).unwrap().filter(|file| {
         let name = file.as_ref().unwrap().file_name();
         name.to_string_lossy().ends_with(".safetensors")
@@ -41,14 +41,14 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-impl Case {
+impl ScanCase {
     fn name(&self) -> &'static str {
         self.scan.definition().name
     }
 
     fn get(&self, name: &str) -> &Tensor {
-        let found = self.tensors.iter().find(|(known, _)| known == name);
-        &found.unwrap_or_else(|| panic!("{} has no {name}", self.name())).1
+        let entry = self.tensors.iter().find(|(known, _)| known == name);
+        &entry.unwrap_or_else(|| panic!("{} has no {name}", self.name())).1
     }
 
     fn operands(&self, kind: Kind) -> Vec<Tensor> {
@@ -141,7 +141,7 @@ fn strong_decays_lose_nothing() {
         let operands = case.scan.definition().operands;
         let gate = ["g", "a"].iter().find_map(|gate| operands.iter().position(|name| name == gate));
         for strength in [0.0, 1e-3, 30.0, 1e3] {
-            let of = |path, kind| {
+            let results = |path, kind| {
                 let mut x = case.operands(kind);
                 let gate = gate.expect("a gate called g, or a decay rate called a");
                 x[gate] = &x[gate] * strength;
@@ -150,7 +150,7 @@ fn strong_decays_lose_nothing() {
                 all.extend(case.backward(path, &case.get("cot/y").to_kind(kind), &x));
                 all
             };
-            let (ours, exact) = (of(fast(), Kind::Float), of(PLAIN, Kind::Double));
+            let (ours, exact) = (results(fast(), Kind::Float), results(PLAIN, Kind::Double));
             for (i, (ours, exact)) in ours.iter().zip(&exact).enumerate() {
                 let size = exact.abs().max().double_value(&[]).max(1.0);
                 let error = furthest(ours, exact) / size;

@@ -51,11 +51,11 @@ fn law(machine: Machine, within: f64) {
         let weights = Weights::init(&compiled.graph, 5).unwrap();
         let weights = weights.to(machine.device, machine.kind).unwrap();
         let tokens = tokens(compiled.graph.vocab);
-        let whole = in_pieces(&streamer, &weights, &tokens, &[TIME as i64]);
-        let size = whole.abs().max().double_value(&[]);
+        let uncut = in_pieces(&streamer, &weights, &tokens, &[TIME as i64]);
+        let size = uncut.abs().max().double_value(&[]);
         let check = |pieces: &[i64]| {
             let cut = in_pieces(&streamer, &weights, &tokens, pieces);
-            let error = furthest(&cut, &whole) / size;
+            let error = furthest(&cut, &uncut) / size;
             assert!(error < within, "{name} in {pieces:?} on {machine:?}: {error:e}");
         };
         check(&[1; TIME]);

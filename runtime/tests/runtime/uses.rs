@@ -190,13 +190,13 @@ fn a_prompt_longer_than_one_piece_is_the_same_sequence() {
     let weights = weights(&compiled);
     let streamer = streamer(&compiled.graph, FAST);
     let start = streamer.start(1).unwrap();
-    let (whole, _) = streamer.forward(&weights, &rows(&prompt), &start).unwrap();
+    let (uncut, _) = streamer.forward(&weights, &rows(&prompt), &start).unwrap();
     let (_, carried) = streamer.forward(&weights, &rows(&prompt[..256]), &start).unwrap();
     let (rest, _) = streamer.forward(&weights, &rows(&prompt[256..]), &carried).unwrap();
-    let want = whole.narrow(1, 256, 44);
+    let want = uncut.narrow(1, 256, 44);
     assert!(furthest(&rest, &want) < 1e-4 * want.abs().max().double_value(&[]));
     let first = drawn(&compiled, &prompt, 1, GREEDY, None);
-    assert_eq!(first, [whole.select(1, -1).argmax(-1, false).int64_value(&[0])]);
+    assert_eq!(first, [uncut.select(1, -1).argmax(-1, false).int64_value(&[0])]);
 }
 
 #[test]

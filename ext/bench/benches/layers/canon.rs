@@ -1,7 +1,7 @@
 //! The Canon layer: libtorch's grouped conv1d and shifted products, both with libtorch's autograd as in PyTorch code, and
 //! our kernel. Residual, no activation, four taps.
 
-use runtime::kernels::canon::{self, Activation, Operands, Options};
+use runtime::kernels::canon::{self, Activation, ConvOperands, Options};
 use runtime::kernels::path::Path;
 use runtime::{Device, Kind, Tensor};
 
@@ -51,7 +51,7 @@ impl Case {
 
     fn ours(&self) -> Result<Vec<Tensor>> {
         let Case { x, dy, weight } = self;
-        let operands = Operands { inputs: &[x], weight, bias: None, state: None };
+        let operands = ConvOperands { inputs: &[x], weight, bias: None, state: None };
         let mut results = canon::forward(self.path(), operands, OPTIONS)?;
         let gradients = canon::backward(self.path(), &[dy], operands, OPTIONS)?;
         results.extend(gradients.inputs);

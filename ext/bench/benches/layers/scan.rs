@@ -132,19 +132,19 @@ impl Case {
         let Case { q, k, v, g, beta, a, d, dy, .. } = self;
         match self.family {
             Family::Gla => {
-                let operands = gla::Operands { q, k, v, g, scale: None };
+                let operands = gla::GlaOperands { q, k, v, g, scale: None };
                 let y = gla::forward(path, operands, None)?.y;
                 let [dq, dk, dv, dg] = gla::backward(path, dy, operands)?;
                 Ok(vec![y, dq, dk, dv, dg])
             }
             Family::Delta => {
-                let operands = delta::Operands { q, k, v, beta, g, scale: None };
+                let operands = delta::DeltaOperands { q, k, v, beta, g, scale: None };
                 let y = delta::forward(path, operands, None)?.y;
                 let [dq, dk, dv, _, dg] = delta::backward(path, dy, operands)?;
                 Ok(vec![y, dq, dk, dv, dg])
             }
             Family::Ssd => {
-                let operands = ssd::Operands { x: v, dt: beta, a, b: k, c: q, d };
+                let operands = ssd::SsdOperands { x: v, dt: beta, a, b: k, c: q, d };
                 let y = ssd::forward(path, operands, None)?.y;
                 let [dx, ddt, _, db, dc, _] = ssd::backward(path, dy, operands)?;
                 Ok(vec![y, dc, db, dx, ddt])

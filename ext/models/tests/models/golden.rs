@@ -23,7 +23,7 @@ use super::support::{
 };
 
 /// One case: its description and its tensors.
-struct Case {
+struct GoldenCase {
     text: Value,
     tensors: BTreeMap<String, Tensor>,
 }
@@ -33,7 +33,7 @@ fn folder() -> PathBuf {
 }
 
 /// Every case with a name that begins with `family`.
-fn cases(family: &str) -> Vec<Case> {
+fn cases(family: &str) -> Vec<GoldenCase> {
     let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
     let all: Value = serde_json::from_str(&text).unwrap();
     let wanted = all["cases"].as_array().unwrap().iter();
@@ -41,12 +41,12 @@ fn cases(family: &str) -> Vec<Case> {
         .filter(|case| case["name"].as_str().unwrap().starts_with(family))
         .map(|case| {
             let file = folder().join(case["file"].as_str().unwrap());
-            Case { text: case.clone(), tensors: file::read(&file).unwrap() }
+            GoldenCase { text: case.clone(), tensors: file::read(&file).unwrap() }
         })
         .collect()
 }
 
-impl Case {
+impl GoldenCase {
     fn name(&self) -> &str {
         self.text["name"].as_str().unwrap()
     }
@@ -88,8 +88,8 @@ impl Case {
     }
 
     fn weights(&self, compiled: &Compiled, machine: Machine) -> Weights {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("model.safetensors");
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("model.safetensors");
         let tensors = self.under("w/");
         let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
         file::write(&path, &named, None).unwrap();
@@ -235,7 +235,7 @@ impl Worst {
 }
 
 /// Checks everything that the case has: logits, loss and gradients; decoding; the trajectory.
-fn check(case: &Case, machine: Machine) {
+fn check(case: &GoldenCase, machine: Machine) {
     let compiled = case.compiled();
     let mut worst = Worst::default();
     // The remaining error in f64 is the rounding of the stored numbers to f32.
@@ -256,7 +256,7 @@ fn check(case: &Case, machine: Machine) {
 }
 
 fn see_logits(
-    case: &Case,
+    case: &GoldenCase,
     got: &Tensor,
     want: &Tensor,
     what: &'static str,
@@ -268,7 +268,7 @@ fn see_logits(
 }
 
 fn forward_and_backward(
-    case: &Case,
+    case: &GoldenCase,
     compiled: &Compiled,
     machine: Machine,
     within: &dyn Fn(&str) -> f64,
@@ -310,7 +310,7 @@ fn forward_and_backward(
 
 /// Our tensors, stacked like the reference's.
 fn by_their_names(
-    case: &Case,
+    case: &GoldenCase,
     compiled: &Compiled,
     tensors: &[Tensor],
 ) -> BTreeMap<String, Tensor> {
@@ -331,7 +331,7 @@ fn by_their_names(
 
 /// Prefill, then token by token; and other cuts of the same sequence.
 fn decode(
-    case: &Case,
+    case: &GoldenCase,
     compiled: &Compiled,
     machine: Machine,
     within: &dyn Fn(&str) -> f64,
@@ -360,7 +360,7 @@ fn decode(
 
 /// Ten steps on one batch: loss and norm before each, weights after the last.
 fn trajectory(
-    case: &Case,
+    case: &GoldenCase,
     compiled: &Compiled,
     machine: Machine,
     within: &dyn Fn(&str) -> f64,
@@ -368,21 +368,22 @@ fn trajectory(
 ) {
     let (tokens, targets) = (case.tensor("in/tokens"), case.tensor("in/targets"));
     let counted = targets.ne(IGNORED).sum(Kind::Int64).int64_value(&[]) as f64;
-    let of = |name: &str| Vec::<f64>::try_from(case.tensor(name)).unwrap();
-    let (losses, norms, rates) = (of("traj/loss"), of("traj/grad_norm"), of("traj/lr"));
+    let numbers = |name: &str| Vec::<f64>::try_from(case.tensor(name)).unwrap();
+    let (losses, norms, rates) =
+        (numbers("traj/loss"), numbers("traj/grad_norm"), numbers("traj/lr"));
     let mut weights = case.weights(compiled, machine);
     let mut moments = Moments::zeros(&weights, &[]).unwrap();
     let trainer = trainer(&compiled.graph, case.loss(), machine);
     for (step, ((loss, norm), lr)) in losses.iter().zip(&norms).zip(&rates).enumerate() {
         let sums = trainer.micro_batch(&weights, tokens, targets, 1.0 / counted).unwrap();
         let got = sums.loss_sum().unwrap() / counted;
-        let place = format!("step {step}");
-        worst.see("trajectory's loss", (got - loss).abs(), within("traj_loss_atol"), &place);
+        let label = format!("step {step}");
+        worst.see("trajectory's loss", (got - loss).abs(), within("traj_loss_atol"), &label);
         let got = trainer
             .update(&mut weights, &mut moments, &sums.gradients, *lr, step as i64 + 1)
             .unwrap();
         let allowed = within("traj_grad_norm_rel");
-        worst.see("trajectory's norm", (got / norm - 1.0).abs(), allowed, &place);
+        worst.see("trajectory's norm", (got / norm - 1.0).abs(), allowed, &label);
     }
     let gold = case.text["traj"]["final_param_l2"].as_object().unwrap();
     let ended = by_their_names(case, compiled, &weights.tensors);

@@ -29,8 +29,8 @@ fn imported_models_give_the_logits_of_their_classes() {
         let request =
             Request { source: &folder, name: Some("model"), devices: None, weights: true };
         let imported = read(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let place = tempfile::tempdir().unwrap();
-        let ours = place.path().join("ours");
+        let scratch = tempfile::tempdir().unwrap();
+        let ours = scratch.path().join("ours");
         imported.write(&ours).unwrap();
         let expected = Tensor::read_safetensors(folder.join("expected.safetensors")).unwrap();
         let expected = |wanted: &str| {
@@ -58,12 +58,12 @@ fn imported_models_give_the_logits_of_their_classes() {
             [(PLAIN, "logits", F32), (FAST, "logits", F32), (DOUBLE, "logits64", F64)]
         {
             let wanted = expected(wanted);
-            let found = logits(&ours, machine);
-            assert_eq!(found.size(), wanted.size(), "{name}");
-            let off = (found.to_kind(Kind::Double) - wanted.to_kind(Kind::Double)).abs().max();
+            let got = logits(&ours, machine);
+            assert_eq!(got.size(), wanted.size(), "{name}");
+            let off = (got.to_kind(Kind::Double) - wanted.to_kind(Kind::Double)).abs().max();
             let off = off.double_value(&[]) / wanted.abs().max().double_value(&[]);
             assert!(off <= allowed, "{name} {machine:?}: off by {off:e}");
-            assert!(found == logits(&folder, machine), "{name}");
+            assert!(got == logits(&folder, machine), "{name}");
         }
     }
 }

@@ -206,7 +206,7 @@ fn a_tied_head_is_the_embedding_under_any_name() {
 }
 
 #[test]
-fn everything_that_does_not_fit_is_said_at_once() {
+fn everything_that_does_not_fit_is_reported_at_once() {
     let compiled = llama();
     let mut broken = ours(&compiled);
     broken.remove("layers.0.mixer.wq");
@@ -254,26 +254,35 @@ fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
     let mut mixed = ours(&compiled);
     let norm = mixed.remove("head.norm").unwrap();
     mixed.insert("norm.weight".to_owned(), norm);
-    let said = faults(&compiled, &mixed).join(" ");
-    assert!(said.contains("mixes the names of canonc (embed, "), "{said}");
-    assert!(said.contains("with those of Lingua Llama (norm.weight)"), "{said}");
+    let message = faults(&compiled, &mixed).join(" ");
+    assert!(message.contains("mixes the names of canonc (embed, "), "{message}");
+    assert!(message.contains("with those of Lingua Llama (norm.weight)"), "{message}");
     // Names of two other programs. Those of the second match no tensor of the first.
     let mut mixed = under(&compiled, lingua);
     let norm = mixed.remove("norm.weight").unwrap();
     mixed.insert("model.norm.weight".to_owned(), norm);
-    let said = faults(&compiled, &mixed).join(" ");
-    assert!(said.contains("missing: norm.weight [12]"), "{said}");
-    assert!(said.contains("extra: model.norm.weight [12], a name of Hugging Face Llama"), "{said}");
+    let message = faults(&compiled, &mixed).join(" ");
+    assert!(message.contains("missing: norm.weight [12]"), "{message}");
+    assert!(
+        message.contains("extra: model.norm.weight [12], a name of Hugging Face Llama"),
+        "{message}"
+    );
     let strange = under(&compiled, |path| format!("transformer.{path}"));
-    let said = faults(&compiled, &strange).join(" ");
-    assert!(said.contains("names belong to no supported program: transformer.embed, "), "{said}");
+    let message = faults(&compiled, &strange).join(" ");
+    assert!(
+        message.contains("names belong to no supported program: transformer.embed, "),
+        "{message}"
+    );
     assert!(faults(&compiled, &BTreeMap::new()).join(" ").contains("it is empty"));
     // The families' names with an arch outside the families: the order of rows is unknown.
     let text = LAYERS.replace("heads 2", "heads 2, window 4");
     let windowed =
         arch(&format!("arch w {{ vocab 23  dim 12  norm_eps 1e-5  init lingua  {text} }}"), "w");
-    let said = faults(&windowed, &under(&windowed, lingua)).join(" ");
-    assert!(said.contains("uses the names of Lingua Llama") && said.contains("window"), "{said}");
+    let message = faults(&windowed, &under(&windowed, lingua)).join(" ");
+    assert!(
+        message.contains("uses the names of Lingua Llama") && message.contains("window"),
+        "{message}"
+    );
 }
 
 /// Rearranges each head's rows into halves, as Hugging Face's RoPE pairs channels.
@@ -379,12 +388,12 @@ fn loading_holds_the_parameters_and_a_piece_of_the_file() {
 }
 
 #[test]
-fn files_that_are_none_are_refused() {
+fn files_without_weights_are_refused() {
     let compiled = llama();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     Weights::init(&compiled.graph, 1).unwrap().save(&path).unwrap();
-    let whole = std::fs::read(&path).unwrap();
+    let content = std::fs::read(&path).unwrap();
     let refusal = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
         load(&compiled, &path).unwrap_err().message
@@ -392,7 +401,7 @@ fn files_that_are_none_are_refused() {
     let empty = refusal(b"");
     assert!(empty.contains("contains no weights that can be read: it is empty"), "{empty}");
     for bytes in
-        [&b"not safetensors at all"[..], &whole[..whole.len() - 1], &whole[..40], &[0xff; 64]]
+        [&b"not safetensors at all"[..], &content[..content.len() - 1], &content[..40], &[0xff; 64]]
     {
         let message = refusal(bytes);
         assert!(message.contains("is not a usable safetensors file"), "{message}");

@@ -11,7 +11,7 @@ use super::super::arrange::cast;
 use super::super::ffi::{self, ByHead, Vectorised, parallel_heads};
 use super::super::lanes::{Element, dot, exp, max, mul_add, sum_exp, tanh};
 use super::super::{Isa, KernelError};
-use super::{Operands, Shape};
+use super::{AttentionOperands, Shape};
 
 /// Maximum number of queries. More are faster by blocks.
 pub(super) const QUERIES: i64 = compiler::plan::FEW_QUERIES;
@@ -23,9 +23,9 @@ const AHEAD: usize = 16;
 pub(super) fn forward(
     isa: Isa,
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
 ) -> Result<(Tensor, Tensor), KernelError> {
-    let Operands { q, k, v, .. } = operands;
+    let AttentionOperands { q, k, v, .. } = operands;
     let one = |x: &Tensor, item: usize| x.f_narrow(0, item as i64, 1);
     let batch = k.size().first().map_or(0, |n| *n as usize);
     let caches = |x: &Tensor| (0..batch).map(|item| one(x, item)).collect::<Result<Vec<_>, _>>();
@@ -38,7 +38,7 @@ pub(super) fn forward(
 pub(super) fn each(
     isa: Isa,
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
     q: &Tensor,
     [keys, values]: [&[&Tensor]; 2],
 ) -> Result<(Tensor, Tensor), KernelError> {
@@ -68,14 +68,14 @@ fn slices<'a, E>(
 fn heads<E: Element>(
     isa: Isa,
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
     q: &Tensor,
     reads: [&[Tensor]; 2],
     items: &[[&[E]; 2]],
 ) -> Result<(Tensor, Tensor), KernelError> {
-    let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
-    let (batch, heads) = (items.len(), of(operands.k, 2));
-    let (d, e) = (of(operands.k, 3), of(operands.v, 3));
+    let length = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
+    let (batch, heads) = (items.len(), length(operands.k, 2));
+    let (d, e) = (length(operands.k, 3), length(operands.v, 3));
     let (t, times) = (shape.queries as usize, shape.times as usize);
     let mut size = q.size();
     size[3] = e as i64;
@@ -109,13 +109,13 @@ fn heads<E: Element>(
             let first = ((item * t + i) * heads + head) * times * d;
             let queries = &q[first..][..times * d];
             let (keys, values) = (&keys[head * d..], &values[head * e..]);
-            let mut found = Vec::with_capacity(times);
-            let into = &mut found;
+            let mut totals = Vec::with_capacity(times);
+            let into = &mut totals;
             let sinks = sinks.map(|sinks| &sinks[head * times..][..times]);
             let query =
                 Query { queries, keys, values, seen, heads, d, e, scale, softcap, sinks, y, into };
             ffi::run_on(isa, query);
-            for (group, (most, total)) in found.into_iter().enumerate() {
+            for (group, (most, total)) in totals.into_iter().enumerate() {
                 lse[group * t + i] = (f64::from(most) + libm::log(f64::from(total))) as f32;
             }
         }

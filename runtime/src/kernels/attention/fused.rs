@@ -11,7 +11,7 @@ use super::super::dense::{PAD, add_product, flipped, plain, product, transpose};
 use super::super::ffi::{self, ByHead, HeadRows, Vectorised, parallel_heads};
 use super::super::lanes::{dot, exp, max, tanh};
 use super::super::{Isa, KernelError};
-use super::{Operands, Shape};
+use super::{AttentionOperands, Shape};
 
 /// Number of queries, and of keys, in a block.
 const BLOCK: usize = 64;
@@ -41,15 +41,15 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn from_shape(shape: &Shape, operands: Operands<'_>) -> Self {
-        let of = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
-        let (d, e) = (of(operands.k, 3), of(operands.v, 3));
+    fn from_shape(shape: &Shape, operands: AttentionOperands<'_>) -> Self {
+        let length = |x: &Tensor, axis: usize| x.size().get(axis).map_or(0, |n| *n as usize);
+        let (d, e) = (length(operands.k, 3), length(operands.v, 3));
         let window = operands.window.map_or(usize::MAX, |w| w as usize);
         Self {
-            batch: of(operands.q, 0),
+            batch: length(operands.q, 0),
             queries: shape.queries as usize,
             keys: shape.keys as usize,
-            heads: of(operands.k, 2),
+            heads: length(operands.k, 2),
             times: shape.times as usize,
             d,
             e,
@@ -148,7 +148,7 @@ fn shape_of(x: &Tensor) -> (Vec<i64>, (Kind, tch::Device)) {
 pub(super) fn forward(
     isa: Isa,
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
 ) -> Result<(Tensor, Tensor), KernelError> {
     let sizes = Sizes::from_shape(shape, operands);
     let [q, k, v] = [operands.q, operands.k, operands.v].map(Tensor::f_contiguous);
@@ -170,14 +170,14 @@ pub(super) fn forward(
         if sizes.queries == 0 {
             return;
         }
-        let of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
+        let head_of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
         let packed = Packed::from_head(
             isa,
             &sizes,
-            &of(ks, sizes.keys, sizes.d),
-            &of(vs, sizes.keys, sizes.e),
+            &head_of(ks, sizes.keys, sizes.d),
+            &head_of(vs, sizes.keys, sizes.e),
         );
-        let mut work = Forward::new(isa, &sizes);
+        let mut work = HeadForward::new(isa, &sizes);
         for group in 0..sizes.times {
             let heads = [head * sizes.times + group, sizes.heads * sizes.times];
             let q = Head::new(qs, [item, sizes.queries], heads, sizes.d);
@@ -193,7 +193,7 @@ pub(super) fn forward(
 }
 
 /// One thread's buffers for a block of queries.
-struct Forward {
+struct HeadForward {
     isa: Isa,
     /// [BLOCK, d], times the scale.
     q: Vec<f32>,
@@ -205,7 +205,7 @@ struct Forward {
     total: Vec<f32>,
 }
 
-impl Forward {
+impl HeadForward {
     fn new(isa: Isa, sizes: &Sizes) -> Self {
         let zeros = |count: usize| vec![0.0f32; count];
         Self {
@@ -335,7 +335,7 @@ pub(super) fn backward(
     isa: Isa,
     shape: &Shape,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: AttentionOperands<'_>,
     y: &Tensor,
     lse: &Tensor,
 ) -> Result<(Tensor, Tensor, Tensor), KernelError> {
@@ -358,13 +358,14 @@ pub(super) fn backward(
     ];
     parallel_heads([sizes.batch, sizes.heads], outs, |task, [mut dq, mut dk, mut dv]| {
         let (item, head) = (task / sizes.heads, task % sizes.heads);
-        let of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
-        let (k, v) = (of(ks, sizes.keys, sizes.d), of(vs, sizes.keys, sizes.e));
-        let mut work = Backward::new(isa, &sizes, &k, &v);
+        let head_of = |data, time, width| Head::new(data, [item, time], [head, sizes.heads], width);
+        let (k, v) = (head_of(ks, sizes.keys, sizes.d), head_of(vs, sizes.keys, sizes.e));
+        let mut work = HeadBackward::new(isa, &sizes, &k, &v);
         for group in 0..sizes.times {
             let heads = [head * sizes.times + group, sizes.heads * sizes.times];
-            let of = |data, width| Head::new(data, [item, sizes.queries], heads, width);
-            let (q, dy, y) = (of(qs, sizes.d), of(dys, sizes.e), of(ys, sizes.e));
+            let query_head = |data, width| Head::new(data, [item, sizes.queries], heads, width);
+            let (q, dy, y) =
+                (query_head(qs, sizes.d), query_head(dys, sizes.e), query_head(ys, sizes.e));
             let lse = &lses[(item * heads[1] + heads[0]) * sizes.queries..][..sizes.queries];
             for first in sizes.blocks() {
                 work.block(&sizes, [&q, &dy, &y], &lse[first..], first);
@@ -383,7 +384,7 @@ pub(super) fn backward(
 }
 
 /// One thread's buffers for a key head.
-struct Backward {
+struct HeadBackward {
     isa: Isa,
     packed: Packed,
     /// [blocks, BLOCK, d], times the scale.
@@ -408,7 +409,7 @@ struct Backward {
     along: Vec<f32>,
 }
 
-impl Backward {
+impl HeadBackward {
     fn new(isa: Isa, sizes: &Sizes, k: &Head<'_>, v: &Head<'_>) -> Self {
         let packed = Packed::from_head(isa, sizes, k, v);
         let (d, e) = (BLOCK * sizes.wide_d, BLOCK * sizes.wide_e);

@@ -8,13 +8,13 @@ use tch::Tensor;
 
 use super::super::ffi::{self, Rows, RowsMut};
 use super::super::{Isa, KernelError};
-use super::strips::{BLOCK, Backward, Forward, Slopes, Source, run_on};
-use super::{FUSED_KERNELS, Gradients, Operands, Options, Shape};
+use super::strips::{BLOCK, ConvInput, Slopes, StripBackward, StripForward, run_on};
+use super::{ConvOperands, FUSED_KERNELS, Gradients, Options, Shape};
 
 pub(super) fn forward(
     isa: Isa,
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
     outputs: &mut [Tensor],
 ) -> Result<(), KernelError> {
@@ -32,7 +32,7 @@ pub(super) fn forward(
                 run_on(
                     isa,
                     parts.kernel,
-                    Forward { source: &source, options, block, rows: &mut rows },
+                    StripForward { source: &source, options, block, rows: &mut rows },
                 );
             },
         );
@@ -44,7 +44,7 @@ pub(super) fn backward(
     isa: Isa,
     shape: &Shape,
     grads: &[&Tensor],
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
     into: &mut Gradients,
 ) -> Result<(), KernelError> {
@@ -70,7 +70,7 @@ pub(super) fn backward(
                 run_on(
                     isa,
                     kernel,
-                    Backward { source: &source, dy, options, block, rows, partial, local },
+                    StripBackward { source: &source, dy, options, block, rows, partial, local },
                 );
             },
         );
@@ -126,7 +126,7 @@ fn state_gradient(
 
 /// Operands in the loops' layout: the filter by tap, the state by input.
 pub(super) struct Parts<'a> {
-    operands: Operands<'a>,
+    operands: ConvOperands<'a>,
     states: Vec<Option<Tensor>>,
     taps: Vec<f32>, // [k, c]
     zeros: Vec<f32>,
@@ -137,7 +137,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    pub(super) fn new(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
+    pub(super) fn new(shape: &Shape, operands: ConvOperands<'a>) -> Result<Self, KernelError> {
         if !FUSED_KERNELS.contains(&shape.kernel) {
             let message = format!("the fused Canon path takes kernels 2..=8, not {}", shape.kernel);
             return Err(KernelError::new(message));
@@ -162,13 +162,13 @@ impl<'a> Parts<'a> {
         })
     }
 
-    pub(super) fn source(&self, i: usize) -> Result<Source<'_>, KernelError> {
+    pub(super) fn source(&self, i: usize) -> Result<ConvInput<'_>, KernelError> {
         let rows = Rows::from_tensor(self.operands.inputs[i])?;
         let [_, time, channels] = rows.sizes();
         let taps = |tap: usize| {
             &self.taps[tap.min(self.kernel - 1) * self.channels + self.firsts[i]..][..channels]
         };
-        Ok(Source {
+        Ok(ConvInput {
             rows,
             state: self.states[i].as_ref().map(Rows::from_tensor).transpose()?,
             taps: std::array::from_fn(taps),
@@ -183,8 +183,8 @@ impl<'a> Parts<'a> {
     /// Adds a block's share of input i's filter gradient, [k or k+1, c_i], to the whole, [k or k+1, c].
     pub(super) fn add(&self, filter: &mut [f32], i: usize, partial: &[f32], width: usize) {
         for (tap, sums) in partial.chunks_exact(width.max(1)).enumerate() {
-            let whole = &mut filter[tap * self.channels + self.firsts[i]..][..width];
-            whole.iter_mut().zip(sums).for_each(|(whole, sum)| *whole += sum);
+            let sums_of_tap = &mut filter[tap * self.channels + self.firsts[i]..][..width];
+            sums_of_tap.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }
     }
 

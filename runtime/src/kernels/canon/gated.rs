@@ -10,8 +10,10 @@ use super::super::ffi::{self, Block, BlockMut, Rows, RowsMut};
 use super::super::lanes::{load, mul_add, sigmoid, store};
 use super::super::{KernelError, cuda, swiglu};
 use super::fused::Parts;
-use super::strips::{BLOCK, ForKernel, Layer, REACH, Source, gradient_strip, next_strip, run_on};
-use super::{Activation, Gradients, Operands, Options, Path, Shape, dense_like};
+use super::strips::{
+    BLOCK, ConvInput, ForKernel, Layer, REACH, gradient_strip, next_strip, run_on,
+};
+use super::{Activation, ConvOperands, Gradients, Options, Path, Shape, dense_like};
 
 /// The options of a layer without an activation of its own.
 fn plain(residual: bool) -> Options {
@@ -19,7 +21,11 @@ fn plain(residual: bool) -> Options {
 }
 
 /// y for gate and up, the two inputs.
-pub fn forward(path: Path, operands: Operands<'_>, residual: bool) -> Result<Tensor, KernelError> {
+pub fn forward(
+    path: Path,
+    operands: ConvOperands<'_>,
+    residual: bool,
+) -> Result<Tensor, KernelError> {
     let [gate, up] = both(operands.inputs)?;
     let isa = match path {
         Path::Fused(isa) => isa,
@@ -29,8 +35,8 @@ pub fn forward(path: Path, operands: Operands<'_>, residual: bool) -> Result<Ten
             return cuda::canon::gated_forward(launcher, operands, [*gate, *up], residual);
         }
         Path::Reference(_) => {
-            let made = super::forward(path, operands, plain(residual))?;
-            let [g, u] = both(&made)?;
+            let convolved = super::forward(path, operands, plain(residual))?;
+            let [g, u] = both(&convolved)?;
             return swiglu::forward(path, g, u);
         }
     };
@@ -47,7 +53,7 @@ pub fn forward(path: Path, operands: Operands<'_>, residual: bool) -> Result<Ten
         || (),
         |(), block, [mut rows], _| {
             let rows = &mut rows;
-            run_on(isa, parts.kernel, Forward { sources: &sources, residual, block, rows });
+            run_on(isa, parts.kernel, GatedForward { sources: &sources, residual, block, rows });
         },
     );
     Ok(y)
@@ -57,7 +63,7 @@ pub fn forward(path: Path, operands: Operands<'_>, residual: bool) -> Result<Ten
 pub fn backward(
     path: Path,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     residual: bool,
 ) -> Result<Gradients, KernelError> {
     let [gate, up] = both(operands.inputs)?;
@@ -72,8 +78,8 @@ pub fn backward(
             return cuda::canon::gated_backward(launcher, dy, operands, [*gate, *up], residual);
         }
         Path::Reference(_) => {
-            let made = super::forward(path, operands, plain(residual))?;
-            let [g, u] = both(&made)?;
+            let convolved = super::forward(path, operands, plain(residual))?;
+            let [g, u] = both(&convolved)?;
             let (dg, du) = swiglu::backward(path, dy, g, u)?;
             return super::backward(path, &[&dg, &du], operands, plain(residual));
         }
@@ -100,17 +106,27 @@ pub fn backward(
         || (),
         |(), block, mut out, partial| {
             let (sources, rows) = (&sources, &mut out);
-            run_on(isa, parts.kernel, Backward { sources, dy, residual, block, rows, partial });
+            run_on(
+                isa,
+                parts.kernel,
+                GatedBackward { sources, dy, residual, block, rows, partial },
+            );
         },
     );
+    let filter = filter_gradient(&parts, &partials, sums, width);
+    parts.write(&filter, &mut weight, bias.as_mut())?;
+    Ok(Gradients { inputs: vec![dgate, dup], weight, bias, state: None })
+}
+
+/// The sum over blocks of the filter's gradients, `sums` numbers for each of the two inputs.
+fn filter_gradient(parts: &Parts<'_>, partials: &[f32], sums: usize, width: usize) -> Vec<f32> {
     let mut filter = vec![0.0; sums * 2];
     for partial in partials.chunks_exact((2 * sums).max(1)) {
         for (i, partial) in partial.chunks_exact(sums).enumerate() {
             parts.add(&mut filter, i, partial, width);
         }
     }
-    parts.write(&filter, &mut weight, bias.as_mut())?;
-    Ok(Gradients { inputs: vec![dgate, dup], weight, bias, state: None })
+    filter
 }
 
 /// Checks that there are two tensors of one shape: gate and up, or values computed from them.
@@ -123,14 +139,14 @@ fn both<T: std::borrow::Borrow<Tensor>>(tensors: &[T]) -> Result<&[T; 2], Kernel
     }
 }
 
-struct Forward<'a, 'r> {
-    sources: &'a [Source<'a>; 2],
+struct GatedForward<'a, 'r> {
+    sources: &'a [ConvInput<'a>; 2],
     residual: bool,
     block: &'a Block,
     rows: &'a mut BlockMut<'r>,
 }
 
-impl ForKernel for Forward<'_, '_> {
+impl ForKernel for GatedForward<'_, '_> {
     #[inline(always)]
     fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
         forward_block::<K, FMA, LANES>(self);
@@ -138,8 +154,8 @@ impl ForKernel for Forward<'_, '_> {
 }
 
 #[inline(always)]
-fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forward<'_, '_>) {
-    let Forward { sources, residual, block: Block { batch, times }, rows } = work;
+fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: GatedForward<'_, '_>) {
+    let GatedForward { sources, residual, block: Block { batch, times }, rows } = work;
     let (batch, start, count) = (*batch, times.start, times.len());
     let xs: [[&[f32]; REACH]; 2] = [0, 1].map(|part: usize| sources[part].inputs(batch, start));
     let ahead = rows.ahead();
@@ -164,7 +180,7 @@ fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forw
 /// Computes a strip of the rows of `out`; `ask` is called for each row, to prefetch the next strip.
 #[inline(always)]
 fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
-    sources: &[Source<'_>; 2],
+    sources: &[ConvInput<'_>; 2],
     [gate, up]: &[[&[f32]; REACH]; 2],
     residual: bool,
     out: &mut [&mut [f32]],
@@ -204,8 +220,8 @@ fn next<const K: usize, const FMA: bool, const W: usize>(
 /// Number of rows of x that a block and the K-1 rows after it read.
 const READ: usize = REACH + 7;
 
-struct Backward<'a, 'r> {
-    sources: &'a [Source<'a>; 2],
+struct GatedBackward<'a, 'r> {
+    sources: &'a [ConvInput<'a>; 2],
     dy: Rows<'a>,
     residual: bool,
     block: &'a Block,
@@ -213,7 +229,7 @@ struct Backward<'a, 'r> {
     partial: &'a mut [f32],
 }
 
-impl ForKernel for Backward<'_, '_> {
+impl ForKernel for GatedBackward<'_, '_> {
     #[inline(always)]
     fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
         backward_block::<K, FMA, LANES>(self);
@@ -222,7 +238,7 @@ impl ForKernel for Backward<'_, '_> {
 
 /// Rows of a block, and the block's sizes.
 struct Span<'a> {
-    sources: &'a [Source<'a>; 2],
+    sources: &'a [ConvInput<'a>; 2],
     residual: bool,
     /// Inputs of gate and up, from K-1 rows before the block on.
     xs: [[&'a [f32]; READ]; 2],
@@ -234,8 +250,10 @@ struct Span<'a> {
 }
 
 #[inline(always)]
-fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Backward<'_, '_>) {
-    let Backward { sources, dy, residual, block, rows: [dgate, dup], partial } = work;
+fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(
+    work: GatedBackward<'_, '_>,
+) {
+    let GatedBackward { sources, dy, residual, block, rows: [dgate, dup], partial } = work;
     let Block { batch, times } = block;
     let (batch, start, count) = (*batch, times.start, times.len());
     let reach = sources[0].time.min(times.end + K - 1) - start;

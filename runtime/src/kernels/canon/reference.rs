@@ -6,11 +6,11 @@
 use tch::{Kind, Tensor};
 
 use super::super::KernelError;
-use super::{Activation, Gradients, Operands, Options, Shape};
+use super::{Activation, ConvOperands, Gradients, Options, Shape};
 
 pub(super) fn forward(
     shape: &Shape,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
     let x = padded(shape, &operands)?; // [b, k-1+t, c]
@@ -33,7 +33,7 @@ pub(super) fn forward(
 pub(super) fn backward(
     shape: &Shape,
     grads: &[&Tensor],
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Gradients, KernelError> {
     let past = shape.kernel - 1;
@@ -66,7 +66,7 @@ pub(super) fn backward(
 }
 
 /// state ++ inputs, [b, k-1+t, c], at least as wide as f32.
-fn padded(shape: &Shape, operands: &Operands<'_>) -> Result<Tensor, KernelError> {
+fn padded(shape: &Shape, operands: &ConvOperands<'_>) -> Result<Tensor, KernelError> {
     let mut x = Tensor::f_cat(operands.inputs, 2)?;
     if matches!(x.kind(), Kind::BFloat16 | Kind::Half) {
         x = x.f_to_kind(Kind::Float)?;
@@ -87,7 +87,7 @@ fn over_tokens(x: &Tensor) -> Result<Tensor, KernelError> {
 }
 
 /// [b, k-1+t, c] -> [b, t, c], one shifted product for each tap, and the bias.
-fn convolve(shape: &Shape, x: &Tensor, operands: &Operands<'_>) -> Result<Tensor, KernelError> {
+fn convolve(shape: &Shape, x: &Tensor, operands: &ConvOperands<'_>) -> Result<Tensor, KernelError> {
     let weight = operands.weight;
     let mut sum = x.f_narrow(1, 0, shape.time)?.f_mul(&filter(shape, weight, 0)?)?;
     for tap in 1..shape.kernel {
@@ -105,10 +105,10 @@ fn filter(shape: &Shape, weight: &Tensor, tap: i64) -> Result<Tensor, KernelErro
 }
 
 /// [b, t, c] -> one [b, t, c_i] for each input.
-fn split(shape: &Shape, whole: &Tensor) -> Result<Vec<Tensor>, KernelError> {
+fn split(shape: &Shape, joined: &Tensor) -> Result<Vec<Tensor>, KernelError> {
     shape
         .parts
         .iter()
-        .map(|&(first, width)| Ok(whole.f_narrow(2, first, width)?.f_contiguous()?))
+        .map(|&(first, width)| Ok(joined.f_narrow(2, first, width)?.f_contiguous()?))
         .collect()
 }

@@ -17,7 +17,7 @@ pub(super) const BLOCK: usize = 64;
 pub(super) const REACH: usize = BLOCK + 7;
 
 /// One input with its past and its channels of the filter.
-pub(super) struct Source<'a> {
+pub(super) struct ConvInput<'a> {
     pub(super) rows: Rows<'a>,
     pub(super) state: Option<Rows<'a>>,
     /// Only the first `kernel` are used.
@@ -30,7 +30,7 @@ pub(super) struct Source<'a> {
     pub(super) kernel: usize,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ConvInput<'a> {
     /// N rows, from K-1 before row `first` on.
     #[inline(always)]
     pub(super) fn inputs<const N: usize>(&self, b: usize, first: usize) -> [&'a [f32]; N] {
@@ -50,8 +50,8 @@ impl<'a> Source<'a> {
     }
 }
 
-pub(super) struct Forward<'a, 'r> {
-    pub(super) source: &'a Source<'a>,
+pub(super) struct StripForward<'a, 'r> {
+    pub(super) source: &'a ConvInput<'a>,
     pub(super) options: Options,
     pub(super) block: &'a Block,
     pub(super) rows: &'a mut BlockMut<'r>,
@@ -85,7 +85,7 @@ pub(super) fn run_on(isa: Isa, kernel: usize, work: impl ForKernel) {
     }
 }
 
-impl ForKernel for Forward<'_, '_> {
+impl ForKernel for StripForward<'_, '_> {
     #[inline(always)]
     fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
         forward_block::<K, FMA, LANES>(self);
@@ -93,8 +93,8 @@ impl ForKernel for Forward<'_, '_> {
 }
 
 #[inline(always)]
-fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forward<'_, '_>) {
-    let Forward { source, options, block: Block { batch, times }, rows } = work;
+fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: StripForward<'_, '_>) {
+    let StripForward { source, options, block: Block { batch, times }, rows } = work;
     let xs: [&[f32]; REACH] = source.inputs(*batch, times.start);
     let ahead = rows.ahead();
     let mut out = rows.rows::<BLOCK>(times.start);
@@ -127,7 +127,7 @@ pub(super) fn next_strip<const LANES: usize>(
 /// Computes a strip of the rows of `out`; `ask` is called for each row, to prefetch the next strip.
 #[inline(always)]
 fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
-    source: &Source<'_>,
+    source: &ConvInput<'_>,
     xs: &[&[f32]; REACH],
     options: Options,
     out: &mut [&mut [f32]],
@@ -163,7 +163,7 @@ pub(super) struct Layer<const K: usize, const W: usize> {
 impl<const K: usize, const W: usize> Layer<K, W> {
     /// Ready for row K-1 of `xs`.
     #[inline(always)]
-    pub(super) fn new(source: &Source<'_>, xs: &[&[f32]], c: usize) -> Self {
+    pub(super) fn new(source: &ConvInput<'_>, xs: &[&[f32]], c: usize) -> Self {
         let taps = std::array::from_fn(|j| load(source.taps[j], c));
         let mut window = [[0.0; W]; K];
         for j in 1..K {
@@ -180,8 +180,8 @@ impl<const K: usize, const W: usize> Layer<K, W> {
     }
 }
 
-pub(super) struct Backward<'a, 'r> {
-    pub(super) source: &'a Source<'a>,
+pub(super) struct StripBackward<'a, 'r> {
+    pub(super) source: &'a ConvInput<'a>,
     pub(super) dy: Rows<'a>,
     pub(super) options: Options,
     pub(super) block: &'a Block,
@@ -190,7 +190,7 @@ pub(super) struct Backward<'a, 'r> {
     pub(super) local: &'a mut Vec<f32>,
 }
 
-impl ForKernel for Backward<'_, '_> {
+impl ForKernel for StripBackward<'_, '_> {
     #[inline(always)]
     fn run<const K: usize, const FMA: bool, const LANES: usize>(self) {
         backward_block::<K, FMA, LANES>(self);
@@ -198,8 +198,10 @@ impl ForKernel for Backward<'_, '_> {
 }
 
 #[inline(always)]
-fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Backward<'_, '_>) {
-    let Backward { source, dy, options, block, rows, partial, local } = work;
+fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(
+    work: StripBackward<'_, '_>,
+) {
+    let StripBackward { source, dy, options, block, rows, partial, local } = work;
     let width = source.channels;
     let start = block.times.start;
     // dp of the block and of the K-1 rows after it, which also read its inputs.
@@ -257,7 +259,7 @@ fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Bac
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the operands and results of one strip")]
 pub(super) fn gradient_strip<const K: usize, const FMA: bool, const W: usize>(
-    source: &Source<'_>,
+    source: &ConvInput<'_>,
     xs: &[&[f32]],
     (dp, dy): (impl Fn(usize) -> [f32; W], impl Fn(usize) -> [f32; W]),
     residual: bool,
@@ -308,7 +310,7 @@ pub(super) fn gradient_strip<const K: usize, const FMA: bool, const W: usize>(
 
 /// dp = dy act'(conv(x) + bias) for the rows from `first` on that fit in `into`.
 pub(super) struct Slopes<'a> {
-    pub(super) source: &'a Source<'a>,
+    pub(super) source: &'a ConvInput<'a>,
     pub(super) dy: Rows<'a>,
     pub(super) options: Options,
     pub(super) batch: usize,
@@ -347,7 +349,7 @@ fn slopes_of<const K: usize, const FMA: bool, const LANES: usize>(work: &mut Slo
 
 #[inline(always)]
 fn slope_strip<const K: usize, const FMA: bool, const W: usize>(
-    source: &Source<'_>,
+    source: &ConvInput<'_>,
     xs: &[&[f32]; K],
     dy: &[f32],
     into: &mut [f32],

@@ -19,7 +19,7 @@ const ALL_OPTIONS: [Options; 4] = [
 ];
 
 /// All results of a layer for some operands: outputs, gradients of inputs, weight and state, next state.
-fn run(path: Path, grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
+fn run(path: Path, grads: &[&Tensor], operands: ConvOperands<'_>, options: Options) -> Vec<Tensor> {
     let mut all = forward(path, operands, options).unwrap();
     let Gradients { inputs, weight, bias, state } =
         backward(path, grads, operands, options).unwrap();
@@ -31,8 +31,8 @@ fn run(path: Path, grads: &[&Tensor], operands: Operands<'_>, options: Options) 
 }
 
 /// The same with libtorch: autograd of a grouped conv1d over state ++ concatenated inputs.
-fn autograd(grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
-    let Operands { inputs, weight, bias, state } = operands;
+fn autograd(grads: &[&Tensor], operands: ConvOperands<'_>, options: Options) -> Vec<Tensor> {
+    let ConvOperands { inputs, weight, bias, state } = operands;
     let leaf = |t: &Tensor| t.copy().set_requires_grad(true);
     let xs: Vec<Tensor> = inputs.iter().map(|x| leaf(x)).collect();
     let (w, b, s) = (leaf(weight), bias.map(leaf), state.map(leaf));
@@ -129,7 +129,7 @@ fn fused_equals_reference_equals_libtorch() {
                     let noise = Tensor::randn([channels], CPU);
                     let bias = (case % 2 == 0).then_some(&noise);
                     let state = state.as_ref();
-                    let operands = Operands { inputs: &inputs, weight: &weight, bias, state };
+                    let operands = ConvOperands { inputs: &inputs, weight: &weight, bias, state };
                     let what =
                         format!("shape {case}, kernel {kernel}, {options:?}, state {with_state}");
                     let oracle = autograd(&grads, operands, options);
@@ -153,12 +153,17 @@ fn instruction_sets_agree_to_the_bit_where_they_fuse() {
     let state = Tensor::randn([2, 3, 53], CPU);
     let bias = Tensor::randn([53], CPU);
     let operands =
-        Operands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: Some(&state) };
+        ConvOperands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: Some(&state) };
     for options in ALL_OPTIONS {
-        let of = |isa| run(Path::Fused(isa), &grads, operands, options);
-        assert_close(&of(Isa::Portable), &autograd(&grads, operands, options), 4e-6, "portable");
+        let compute = |isa| run(Path::Fused(isa), &grads, operands, options);
+        assert_close(
+            &compute(Isa::Portable),
+            &autograd(&grads, operands, options),
+            4e-6,
+            "portable",
+        );
         if Isa::Avx512.is_available() {
-            assert_same_bits(&of(Isa::Avx512), &of(Isa::Avx2), "avx512 and avx2");
+            assert_same_bits(&compute(Isa::Avx512), &compute(Isa::Avx2), "avx512 and avx2");
         }
     }
 }
@@ -179,7 +184,7 @@ fn reference_against_finite_differences() {
             let loss = |[x, w, b, s]: &[Tensor; 4]| {
                 let inputs = [x, &inputs[1]];
                 let operands =
-                    Operands { inputs: &inputs, weight: w, bias: Some(b), state: Some(s) };
+                    ConvOperands { inputs: &inputs, weight: w, bias: Some(b), state: Some(s) };
                 let outputs = forward(ASKED, operands, options).unwrap();
                 outputs
                     .iter()
@@ -188,8 +193,12 @@ fn reference_against_finite_differences() {
                     .sum::<f64>()
             };
             let all = refs(&inputs);
-            let operands =
-                Operands { inputs: &all, weight: &weight, bias: Some(&bias), state: Some(&state) };
+            let operands = ConvOperands {
+                inputs: &all,
+                weight: &weight,
+                bias: Some(&bias),
+                state: Some(&state),
+            };
             let gradients = backward(ASKED, &grads, operands, options).unwrap();
             let [dbias, dstate] =
                 [&gradients.bias, &gradients.state].map(|gradient| gradient.as_ref().unwrap());
@@ -235,15 +244,15 @@ proptest! {
         let noise = Tensor::randn([13], CPU);
         let bias = with_bias.then_some(&noise);
         let mut state = with_state.then(|| Tensor::randn([batch, kernel - 1, 13], CPU));
-        let whole =
-            Operands { inputs: &refs(&inputs), weight: &weight, bias, state: state.as_ref() };
-        let at_once = forward(path, whole, options).unwrap();
-        let end = next_state(whole).unwrap();
+        let uncut =
+            ConvOperands { inputs: &refs(&inputs), weight: &weight, bias, state: state.as_ref() };
+        let at_once = forward(path, uncut, options).unwrap();
+        let end = next_state(uncut).unwrap();
         let (mut first, mut streamed) = (0, [Vec::new(), Vec::new()]);
         for piece in pieces {
             let cut: Vec<Tensor> = inputs.iter().map(|x| x.narrow(1, first, piece)).collect();
             let operands =
-                Operands { inputs: &refs(&cut), weight: &weight, bias, state: state.as_ref() };
+                ConvOperands { inputs: &refs(&cut), weight: &weight, bias, state: state.as_ref() };
             let outputs = forward(path, operands, options).unwrap();
             streamed.iter_mut().zip(outputs).for_each(|(all, y)| all.push(y));
             state = Some(next_state(operands).unwrap());
@@ -270,7 +279,7 @@ fn one_thread_and_two_give_the_same_bits() {
     for options in ALL_OPTIONS {
         let (weight, bias) = (Tensor::randn([129, 4], CPU), Tensor::randn([129], CPU));
         let operands =
-            Operands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: None };
+            ConvOperands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: None };
         let [one, two, five] = [1, 2, 5].map(|threads| {
             tch::set_num_threads(threads);
             run(fused(4), &grads, operands, options)
@@ -287,7 +296,7 @@ fn a_zero_filter_with_residual_is_the_identity() {
     for options in ALL_OPTIONS.iter().filter(|options| options.residual) {
         let weight = Tensor::zeros([20, 4], CPU);
         let operands =
-            Operands { inputs: &refs(&inputs), weight: &weight, bias: None, state: None };
+            ConvOperands { inputs: &refs(&inputs), weight: &weight, bias: None, state: None };
         let outputs = forward(fused(4), operands, *options).unwrap();
         assert_same_bits(&outputs, &inputs, "a zero Canon layer");
     }
@@ -302,13 +311,14 @@ fn bf16_inputs_meet_f32_states() {
     let state = Tensor::randn([2, 3, 6], CPU);
     let path = choose(4, Kind::BFloat16, Device::Cpu);
     for options in ALL_OPTIONS {
-        let of = |[x, dy, weight, bias]: [&Tensor; 4]| {
-            let operands = Operands { inputs: &[x], weight, bias: Some(bias), state: Some(&state) };
+        let compute = |[x, dy, weight, bias]: [&Tensor; 4]| {
+            let operands =
+                ConvOperands { inputs: &[x], weight, bias: Some(bias), state: Some(&state) };
             (run(path, &[dy], operands, options), next_state(operands).unwrap())
         };
-        let (narrow, after) = of([&x, &dy, &weight, &bias]);
+        let (narrow, after) = compute([&x, &dy, &weight, &bias]);
         let wide = [&x, &dy, &weight, &bias].map(|x| x.to_kind(Kind::Float));
-        let (want, want_after) = of(wide.each_ref());
+        let (want, want_after) = compute(wide.each_ref());
         assert_eq!(after.kind(), Kind::Float);
         assert!(after.equal(&want_after));
         // y, dx, dweight, dbias; then dstate, with the state's dtype.
@@ -326,7 +336,7 @@ fn silu_saturates_without_overflow() {
         .view([1, 1, 8]);
     let weight = Tensor::from_slice2(&[[0.0f32, 1.0]; 8]);
     let options = Options { residual: false, activation: Activation::Silu };
-    let operands = Operands { inputs: &[&x], weight: &weight, bias: None, state: None };
+    let operands = ConvOperands { inputs: &[&x], weight: &weight, bias: None, state: None };
     let y = forward(fused(2), operands, options).unwrap();
     let want = x.silu();
     assert!(
@@ -352,7 +362,7 @@ fn operands_that_do_not_fit_are_refused() {
     let options = ALL_OPTIONS[0];
     let (x, w) = (Tensor::zeros([2, 5, 6], CPU), Tensor::zeros([6, 4], CPU));
     let refusal = |inputs: &[&Tensor], weight: &Tensor, state: Option<&Tensor>| {
-        let operands = Operands { inputs, weight, bias: None, state };
+        let operands = ConvOperands { inputs, weight, bias: None, state };
         forward(Path::Fused(Isa::Portable), operands, options).unwrap_err().to_string()
     };
     let state = Tensor::zeros([2, 4, 6], CPU);
@@ -383,15 +393,15 @@ fn operands_that_do_not_fit_are_refused() {
     ] {
         assert_eq!(got, want);
     }
-    let operands = Operands { inputs: &[&x], weight: &w, bias: Some(&state), state: None };
+    let operands = ConvOperands { inputs: &[&x], weight: &w, bias: Some(&state), state: None };
     let error = forward(ASKED, operands, options).unwrap_err();
     assert_eq!(error.to_string(), "a convolution's bias of shape [2, 4, 6], expected [6]");
     // Overlapping rows, and a result that overlaps an operand.
-    let operands = Operands { inputs: &[&expanded], weight: &w, bias: None, state: None };
+    let operands = ConvOperands { inputs: &[&expanded], weight: &w, bias: None, state: None };
     let error =
         forward_into(fused(4), operands, options, &mut [expanded.shallow_clone()]).unwrap_err();
     assert!(error.to_string().starts_with("rows of dense channels"), "{error}");
-    let operands = Operands { inputs: &[&x], weight: &w, bias: None, state: None };
+    let operands = ConvOperands { inputs: &[&x], weight: &w, bias: None, state: None };
     let error = forward_into(fused(4), operands, options, &mut [x.shallow_clone()]).unwrap_err();
     assert_eq!(error.to_string(), "a kernel's result would overwrite one of its operands");
 }

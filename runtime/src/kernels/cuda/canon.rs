@@ -8,7 +8,7 @@ use tch::{Kind, Tensor};
 use super::named::{Named, agreeing};
 use super::{dtype, sums};
 use crate::kernels::KernelError;
-use crate::kernels::canon::{Activation, Gradients, Operands, Options};
+use crate::kernels::canon::{Activation, ConvOperands, Gradients, Options};
 
 const FORWARD: &str = "causal_conv_forward";
 const BACKWARD: &str = "causal_conv_backward";
@@ -27,10 +27,10 @@ pub(crate) fn is_compiled(library: &Library, kind: Kind, taps: i64) -> bool {
 /// The launches of a layer, with the arguments that they share.
 fn layer<'a>(
     launcher: &'a Launcher,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     Options { residual, activation }: Options,
 ) -> Result<Named<'a>, KernelError> {
-    let Operands { inputs, weight, bias, state } = operands;
+    let ConvOperands { inputs, weight, bias, state } = operands;
     let size = inputs.first().map(|x| x.size()).unwrap_or_default();
     let filter = weight.size();
     let ([batch, time, _], [total, .., taps]) = (size.as_slice(), filter.as_slice()) else {
@@ -87,7 +87,7 @@ fn partials(named: &mut Named<'_>, kernel: &str, weight: &Tensor) -> Result<(), 
 fn summed(
     launcher: &Launcher,
     mut named: Named<'_>,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     inputs: Vec<Tensor>,
 ) -> Result<Gradients, KernelError> {
     let weight = sums::rows(launcher, &named.take("partial_weight")?)?;
@@ -102,25 +102,25 @@ fn summed(
 /// One y for each part.
 pub(crate) fn forward(
     launcher: &Launcher,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
     let mut named = layer(launcher, operands, options)?;
-    let (mut made, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
+    let (mut results, mut first) = (Vec::with_capacity(operands.inputs.len()), 0);
     for x in operands.inputs {
         first = part(&mut named, &[("x", x)], first)?;
         named.room("y", &x.size(), x.kind(), x)?;
         named.run(FORWARD)?;
-        made.push(named.take("y")?);
+        results.push(named.take("y")?);
     }
-    Ok(made)
+    Ok(results)
 }
 
 /// The gradients, from zeros before the first token.
 pub(crate) fn backward(
     launcher: &Launcher,
     grads: &[&Tensor],
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     options: Options,
 ) -> Result<Gradients, KernelError> {
     let mut named = layer(launcher, operands, options)?;
@@ -138,7 +138,7 @@ pub(crate) fn backward(
 /// y = silu(g) ⊙ u, of gate and up.
 pub(crate) fn gated_forward(
     launcher: &Launcher,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     [gate, up]: [&Tensor; 2],
     residual: bool,
 ) -> Result<Tensor, KernelError> {
@@ -153,7 +153,7 @@ pub(crate) fn gated_forward(
 pub(crate) fn gated_backward(
     launcher: &Launcher,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: ConvOperands<'_>,
     [gate, up]: [&Tensor; 2],
     residual: bool,
 ) -> Result<Gradients, KernelError> {

@@ -35,7 +35,7 @@ struct Call<'a> {
 
 fn launch(launcher: &Launcher, call: &Call<'_>) -> Result<(), KernelError> {
     let Call { mode, logits, targets, nll, lse, likeliest, dlogits, scale, terms } = *call;
-    let of = Rows::of(logits)?;
+    let rows = Rows::from_tensor(logits)?;
     let mode = match mode {
         Mode::Forward => 0,
         Mode::Gradient => 1,
@@ -44,15 +44,15 @@ fn launch(launcher: &Launcher, call: &Call<'_>) -> Result<(), KernelError> {
     let constants = [("dtype", dtype(logits.kind())?), ("MODE", Constant::Int(mode))];
     launcher
         .call("cross_entropy", &constants)
-        .pointer("logits", pointer(&of.x)?)
+        .pointer("logits", pointer(&rows.x)?)
         .pointer("targets", pointer(targets)?)
         .pointer("nll", pointer(nll)?)
         .pointer("lse", pointer(lse)?)
         .pointer("likeliest", likeliest.map_or_else(|| nothing(Kind::Int64), pointer)?)
         .pointer("dlogits", dlogits.map_or_else(|| nothing(logits.kind()), pointer)?)
-        .int("rows", of.rows)
-        .int("vocab", of.width)
-        .int("logits_row", of.row)
+        .int("rows", rows.rows)
+        .int("vocab", rows.width)
+        .int("logits_row", rows.row)
         .float("base", scale)
         .float("nll_factor", 2.0 * terms.nll_square * scale)
         .float("lse_factor", 2.0 * terms.z_loss * scale)

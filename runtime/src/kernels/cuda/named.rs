@@ -89,7 +89,7 @@ impl<'a> Named<'a> {
 
     /// Sets an operand [b, t, c], and the strides of its items and tokens, `NAME_batch` and `NAME_row`.
     pub(super) fn items(&mut self, name: &str, x: &Tensor) -> Result<()> {
-        let Items { x, batch, row } = Items::of(x)?;
+        let Items { x, batch, row } = Items::from_tensor(x)?;
         self.int(&format!("{name}_batch"), batch);
         self.int(&format!("{name}_row"), row);
         self.tensor(name, Some(x));
@@ -110,8 +110,8 @@ impl<'a> Named<'a> {
 
     /// Removes and returns a tensor that was written.
     pub(super) fn take(&mut self, name: &str) -> Result<Tensor> {
-        let found = self.tensors.remove(name).flatten();
-        found.ok_or_else(|| KernelError::new(format!("no launch has written {name}")))
+        let tensor = self.tensors.remove(name).flatten();
+        tensor.ok_or_else(|| KernelError::new(format!("no launch has written {name}")))
     }
 
     /// Launches a kernel.

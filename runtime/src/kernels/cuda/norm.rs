@@ -62,24 +62,24 @@ pub(crate) fn forward(
     eps: f64,
 ) -> Result<(Tensor, Tensor), KernelError> {
     const NAME: &str = "rms_norm_forward";
-    let of = Rows::of(x)?;
-    let gates = gate.map(|(gate, _)| Rows::of(gate)).transpose()?;
-    let constants = tile(launcher.library(), NAME, x.kind(), gate.map(|(_, at)| at), of.width)
-        .ok_or_else(|| uncompiled(of.width))?;
+    let rows = Rows::from_tensor(x)?;
+    let gates = gate.map(|(gate, _)| Rows::from_tensor(gate)).transpose()?;
+    let constants = tile(launcher.library(), NAME, x.kind(), gate.map(|(_, at)| at), rows.width)
+        .ok_or_else(|| uncompiled(rows.width))?;
     let weight = weight.f_contiguous()?;
     let y = empty(&x.size(), x.kind(), x)?;
     let rstd = empty(&leading(x), Kind::Float, x)?;
     launcher
         .call(NAME, &constants)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("gate", gates.as_ref().map_or_else(|| nothing(x.kind()), |g| pointer(&g.x))?)
         .pointer("weight", pointer(&weight)?)
         .pointer("y", pointer(&y)?)
         .pointer("rstd", pointer(&rstd)?)
-        .int("rows", of.rows)
-        .int("heads", of.heads)
-        .int("width", of.width)
-        .int("x_row", of.row)
+        .int("rows", rows.rows)
+        .int("heads", rows.heads)
+        .int("width", rows.width)
+        .int("x_row", rows.row)
         .int("gate_row", gates.as_ref().map_or(0, |gates| gates.row))
         .float("eps", eps)
         .run()?;
@@ -96,30 +96,30 @@ pub(crate) fn backward(
     rstd: &Tensor,
 ) -> Result<(Tensor, Option<Tensor>, Tensor), KernelError> {
     const NAME: &str = "rms_norm_backward";
-    let (of, grads) = (Rows::of(x)?, Rows::of(dy)?);
-    let gates = gate.map(|(gate, _)| Rows::of(gate)).transpose()?;
-    let constants = tile(launcher.library(), NAME, x.kind(), gate.map(|(_, at)| at), of.width)
-        .ok_or_else(|| uncompiled(of.width))?;
+    let (rows, grads) = (Rows::from_tensor(x)?, Rows::from_tensor(dy)?);
+    let gates = gate.map(|(gate, _)| Rows::from_tensor(gate)).transpose()?;
+    let constants = tile(launcher.library(), NAME, x.kind(), gate.map(|(_, at)| at), rows.width)
+        .ok_or_else(|| uncompiled(rows.width))?;
     let (weight, rstd) = (weight.f_contiguous()?, rstd.f_contiguous()?);
     let dx = empty(&x.size(), x.kind(), x)?;
     let dgate = gates.as_ref().map(|_| empty(&x.size(), x.kind(), x)).transpose()?;
-    let chunks = (of.rows + CHUNK - 1) / CHUNK;
-    let partial = empty(&[chunks, of.width], Kind::Float, x)?;
+    let chunks = (rows.rows + CHUNK - 1) / CHUNK;
+    let partial = empty(&[chunks, rows.width], Kind::Float, x)?;
     launcher
         .call(NAME, &constants)
         .pointer("dy", pointer(&grads.x)?)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("gate", gates.as_ref().map_or_else(|| nothing(x.kind()), |g| pointer(&g.x))?)
         .pointer("weight", pointer(&weight)?)
         .pointer("rstd", pointer(&rstd)?)
         .pointer("dx", pointer(&dx)?)
         .pointer("dgate", dgate.as_ref().map_or_else(|| nothing(x.kind()), pointer)?)
         .pointer("partial", pointer(&partial)?)
-        .int("rows", of.rows)
-        .int("heads", of.heads)
-        .int("width", of.width)
+        .int("rows", rows.rows)
+        .int("heads", rows.heads)
+        .int("width", rows.width)
         .int("dy_row", grads.row)
-        .int("x_row", of.row)
+        .int("x_row", rows.row)
         .int("gate_row", gates.as_ref().map_or(0, |gates| gates.row))
         .int("chunk", CHUNK)
         .run()?;
@@ -134,20 +134,20 @@ pub(crate) fn l2_forward(
     eps: f64,
 ) -> Result<(Tensor, Tensor), KernelError> {
     const NAME: &str = "l2_norm_forward";
-    let of = Rows::of(x)?;
-    let constants = l2_tile(launcher.library(), NAME, x.kind(), of.width)
-        .ok_or_else(|| uncompiled(of.width))?;
+    let rows = Rows::from_tensor(x)?;
+    let constants = l2_tile(launcher.library(), NAME, x.kind(), rows.width)
+        .ok_or_else(|| uncompiled(rows.width))?;
     let y = empty(&x.size(), x.kind(), x)?;
     let rnorm = empty(&leading(x), Kind::Float, x)?;
     launcher
         .call(NAME, &constants)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("y", pointer(&y)?)
         .pointer("rnorm", pointer(&rnorm)?)
-        .int("rows", of.rows)
-        .int("heads", of.heads)
-        .int("width", of.width)
-        .int("x_row", of.row)
+        .int("rows", rows.rows)
+        .int("heads", rows.heads)
+        .int("width", rows.width)
+        .int("x_row", rows.row)
         .float("eps", eps)
         .run()?;
     Ok((y, rnorm))
@@ -161,22 +161,22 @@ pub(crate) fn l2_backward(
     rnorm: &Tensor,
 ) -> Result<Tensor, KernelError> {
     const NAME: &str = "l2_norm_backward";
-    let (of, grads) = (Rows::of(x)?, Rows::of(dy)?);
-    let constants = l2_tile(launcher.library(), NAME, x.kind(), of.width)
-        .ok_or_else(|| uncompiled(of.width))?;
+    let (rows, grads) = (Rows::from_tensor(x)?, Rows::from_tensor(dy)?);
+    let constants = l2_tile(launcher.library(), NAME, x.kind(), rows.width)
+        .ok_or_else(|| uncompiled(rows.width))?;
     let rnorm = rnorm.f_contiguous()?;
     let dx = empty(&x.size(), x.kind(), x)?;
     launcher
         .call(NAME, &constants)
         .pointer("dy", pointer(&grads.x)?)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("rnorm", pointer(&rnorm)?)
         .pointer("dx", pointer(&dx)?)
-        .int("rows", of.rows)
-        .int("heads", of.heads)
-        .int("width", of.width)
+        .int("rows", rows.rows)
+        .int("heads", rows.heads)
+        .int("width", rows.width)
         .int("dy_row", grads.row)
-        .int("x_row", of.row)
+        .int("x_row", rows.row)
         .run()?;
     Ok(dx)
 }

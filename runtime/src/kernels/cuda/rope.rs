@@ -28,23 +28,23 @@ pub(crate) fn apply(
     rotation: Rotation,
     [cos, sin]: [&Tensor; 2],
 ) -> Result<Tensor, KernelError> {
-    let of = Rows::of(x)?;
-    let constants = tile(launcher.library(), x.kind(), rotation.layout, of.width)
-        .ok_or_else(|| KernelError::new(format!("no CUDA rope for heads of {}", of.width)))?;
+    let rows = Rows::from_tensor(x)?;
+    let constants = tile(launcher.library(), x.kind(), rotation.layout, rows.width)
+        .ok_or_else(|| KernelError::new(format!("no CUDA rope for heads of {}", rows.width)))?;
     let time = cos.size().first().copied().unwrap_or(1);
     let y = empty(&x.size(), x.kind(), x)?;
     launcher
         .call("rope", &constants)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("cosine", pointer(cos)?)
         .pointer("sine", pointer(sin)?)
         .pointer("y", pointer(&y)?)
-        .int("rows", of.rows)
-        .int("heads", of.heads)
-        .int("width", of.width)
+        .int("rows", rows.rows)
+        .int("heads", rows.heads)
+        .int("width", rows.width)
         .int("dims", rotation.dims)
         .int("time", time)
-        .int("x_row", of.row)
+        .int("x_row", rows.row)
         .float("sign", if rotation.inverse { -1.0 } else { 1.0 })
         .run()?;
     Ok(y)

@@ -22,7 +22,7 @@ type Result<T> = std::result::Result<T, KernelError>;
 /// One scan: its tensors, by the names that all of its kernels use, and its launches.
 struct Table {
     /// The operands in the order of the scan's definition. The gradient of `q` is written to `dq`.
-    operands: &'static [Row],
+    operands: &'static [ScanTensor],
     /// Arguments of its kernels that only other scans have: null pointers.
     absent: &'static [&'static str],
     /// The axes of a state, rows and columns, and whether the scale of the queries is rows^(−1/2), not 1.
@@ -31,19 +31,19 @@ struct Table {
     /// Constants that only this scan's variants of a kernel have.
     constants: &'static [(&'static str, i64)],
     /// Written by `first`, the launches that both passes start with; `last` is the state after the sequence.
-    work: &'static [Row],
+    work: &'static [ScanTensor],
     first: &'static [Launch],
     /// The last launch of the forward pass.
     output: Launch,
     /// Written only in the backward pass, in addition to gradients.
-    backward_work: &'static [Row],
+    backward_work: &'static [ScanTensor],
     backward: &'static [Launch],
     /// An operand's gradient that is the sum of a tensor of `backward_work` over all of its rows, in order.
     summed: &'static [(&'static str, &'static str)],
 }
 
 /// A tensor: its name, its dtype, its axes. `C` is the number of tokens in a chunk, `NT` of chunks in a sequence.
-struct Row(&'static str, Type, &'static str);
+struct ScanTensor(&'static str, Type, &'static str);
 
 #[derive(Clone, Copy)]
 enum Type {
@@ -63,7 +63,7 @@ pub(crate) fn check(
     rows: i64,
     columns: i64,
 ) -> std::result::Result<(), Reason> {
-    let table = tables::of(scan).ok_or(Reason::Scan)?;
+    let table = tables::for_scan(scan).ok_or(Reason::Scan)?;
     let compiled = || {
         let constants = table.constants(kind, [rows, columns]).ok()?;
         let of_state = || table.state.iter().zip([rows, columns]);
@@ -87,8 +87,8 @@ pub(crate) fn check(
 
 /// The dtype of the variant for operands of these dtypes: bf16 if all that share it are, else f32.
 pub(crate) fn kind(scan: Scan, operands: &[Kind]) -> Kind {
-    let rows = tables::of(scan).map_or(&[][..], |table| table.operands).iter().zip(operands);
-    let mut shared = rows.filter_map(|(Row(_, ty, _), kind)| match ty {
+    let rows = tables::for_scan(scan).map_or(&[][..], |table| table.operands).iter().zip(operands);
+    let mut shared = rows.filter_map(|(ScanTensor(_, ty, _), kind)| match ty {
         Type::Shared => Some(kind),
         Type::F32 => None,
     });
@@ -119,7 +119,7 @@ struct Running<'a> {
 impl<'a> Running<'a> {
     fn new(launcher: &'a Launcher, scan: Scan, x: &[&Tensor], scale: Option<f64>) -> Result<Self> {
         let missing = || KernelError::new(format!("no CUDA kernel was compiled for {scan:?}"));
-        let table = tables::of(scan).ok_or_else(missing)?;
+        let table = tables::for_scan(scan).ok_or_else(missing)?;
         let (Some(like), true) = (x.first(), x.len() == table.operands.len()) else {
             return Err(KernelError::new(format!(
                 "{scan:?} takes {} operands, and these are {}",
@@ -139,7 +139,7 @@ impl<'a> Running<'a> {
         for name in table.absent {
             named.tensor(name, None);
         }
-        for (Row(name, ty, axes), x) in table.operands.iter().zip(x) {
+        for (ScanTensor(name, ty, axes), x) in table.operands.iter().zip(x) {
             let size = x.size();
             let wrong = || {
                 KernelError::new(format!("a scan's {name} of shape {size:?}, expected [{axes}]"))
@@ -155,7 +155,7 @@ impl<'a> Running<'a> {
             if sizes.next().is_some() {
                 return Err(wrong());
             }
-            named.tensor(name, Some(dense(x, ty.of(kind))?));
+            named.tensor(name, Some(dense(x, ty.kind(kind))?));
         }
         let size = |axis| named.size(axis).unwrap_or(0);
         let (state, time) = (table.state.map(size), size("T"));
@@ -183,11 +183,11 @@ impl<'a> Running<'a> {
             size.ok_or_else(|| KernelError::new(format!("a scan's {name} has an axis {axis}")))
         };
         let size = axes.split(' ').map(of_axis).collect::<Result<Vec<i64>>>()?;
-        self.named.room(name, &size, ty.of(self.kind), &self.like)
+        self.named.room(name, &size, ty.kind(self.kind), &self.like)
     }
 
-    fn rooms(&mut self, rows: &[Row]) -> Result<()> {
-        rows.iter().try_for_each(|Row(name, ty, axes)| self.room(name, *ty, axes))
+    fn rooms(&mut self, rows: &[ScanTensor]) -> Result<()> {
+        rows.iter().try_for_each(|ScanTensor(name, ty, axes)| self.room(name, *ty, axes))
     }
 
     fn run(&self, launches: &[Launch]) -> Result<()> {
@@ -196,7 +196,7 @@ impl<'a> Running<'a> {
 }
 
 impl Type {
-    fn of(self, shared: Kind) -> Kind {
+    fn kind(self, shared: Kind) -> Kind {
         match self {
             Type::Shared => shared,
             Type::F32 => Kind::Float,
@@ -213,16 +213,16 @@ pub(crate) fn forward(
     scale: Option<f64>,
 ) -> Result<Scanned> {
     let x = by_channel(scan, x)?;
-    let mut of = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
-    let table = of.table;
-    of.start(state)?;
-    of.rooms(table.work)?;
-    if let Some(Row(_, ty, axes)) = table.operands.get(scan.definition().result) {
-        of.room("y", *ty, axes)?;
+    let mut running = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
+    let table = running.table;
+    running.start(state)?;
+    running.rooms(table.work)?;
+    if let Some(ScanTensor(_, ty, axes)) = table.operands.get(scan.definition().result) {
+        running.room("y", *ty, axes)?;
     }
-    of.run(table.first)?;
-    of.run(std::slice::from_ref(&table.output))?;
-    Ok(Scanned { y: of.named.take("y")?, state: of.named.take("last")? })
+    running.run(table.first)?;
+    running.run(std::slice::from_ref(&table.output))?;
+    Ok(Scanned { y: running.named.take("y")?, state: running.named.take("last")? })
 }
 
 /// From zero state: the gradient of each operand.
@@ -235,27 +235,29 @@ pub(crate) fn backward(
 ) -> Result<Vec<Tensor>> {
     let given = x;
     let x = by_channel(scan, x)?;
-    let mut of = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
-    let table = of.table;
-    of.start(None)?;
-    of.named.tensor("dy", Some(dense(dy, of.kind)?));
-    of.rooms(table.work)?;
-    of.rooms(table.backward_work)?;
-    let partial = |name: &str| table.summed.iter().find(|(of, _)| *of == name).map(|(_, of)| *of);
-    for Row(name, ty, axes) in table.operands {
+    let mut running = Running::new(launcher, scan, &x.iter().collect::<Vec<_>>(), scale)?;
+    let table = running.table;
+    running.start(None)?;
+    running.named.tensor("dy", Some(dense(dy, running.kind)?));
+    running.rooms(table.work)?;
+    running.rooms(table.backward_work)?;
+    let partial = |name: &str| {
+        table.summed.iter().find(|(operand, _)| *operand == name).map(|(_, partial)| *partial)
+    };
+    for ScanTensor(name, ty, axes) in table.operands {
         if partial(name).is_none() {
-            of.room(&format!("d{name}"), *ty, axes)?;
+            running.room(&format!("d{name}"), *ty, axes)?;
         }
     }
-    of.run(table.first)?;
-    of.run(table.backward)?;
+    running.run(table.first)?;
+    running.run(table.backward)?;
     let mut gradients = Vec::with_capacity(x.len());
-    for (Row(name, ..), x) in table.operands.iter().zip(&x) {
+    for (ScanTensor(name, ..), x) in table.operands.iter().zip(&x) {
         gradients.push(match partial(name) {
-            None => of.named.take(&format!("d{name}"))?,
+            None => running.named.take(&format!("d{name}"))?,
             Some(partial) => {
                 let width: i64 = x.size().iter().product();
-                let rows = of.named.take(partial)?.f_reshape([-1, width.max(1)])?;
+                let rows = running.named.take(partial)?.f_reshape([-1, width.max(1)])?;
                 sums::rows(launcher, &rows)?.f_reshape(x.size())?
             }
         });

@@ -11,7 +11,7 @@ const CHUNK: i64 = 512;
 
 /// Σ over all but the last axis of x: \[width\].
 pub(crate) fn rows(launcher: &Launcher, x: &Tensor) -> Result<Tensor, KernelError> {
-    let count = Rows::of(x)?.rows;
+    let count = Rows::from_tensor(x)?.rows;
     if count <= CHUNK {
         return stage(launcher, x, count.max(1))?.f_reshape([-1]).map_err(KernelError::from);
     }
@@ -30,21 +30,21 @@ pub(crate) fn tokens(launcher: &Launcher, dy: &Tensor) -> Result<Tensor, KernelE
 
 /// Sums of `chunk` rows each: [cdiv(rows, chunk), width].
 fn stage(launcher: &Launcher, x: &Tensor, chunk: i64) -> Result<Tensor, KernelError> {
-    let of = Rows::of(x)?;
+    let rows = Rows::from_tensor(x)?;
     let constants = [("dtype", dtype(x.kind())?)];
     // At least one row, so that the sum of none is zeros.
-    let out = match of.rows {
-        0 => Tensor::f_zeros([1, of.width], (Kind::Float, x.device()))?,
-        rows => empty(&[(rows + chunk - 1) / chunk, of.width], Kind::Float, x)?,
+    let out = match rows.rows {
+        0 => Tensor::f_zeros([1, rows.width], (Kind::Float, x.device()))?,
+        count => empty(&[(count + chunk - 1) / chunk, rows.width], Kind::Float, x)?,
     };
     launcher
         .call("sum_rows", &constants)
-        .pointer("x", pointer(&of.x)?)
+        .pointer("x", pointer(&rows.x)?)
         .pointer("out", pointer(&out)?)
-        .int("rows", of.rows)
-        .int("width", of.width)
+        .int("rows", rows.rows)
+        .int("width", rows.width)
         .int("chunk", chunk)
-        .int("x_row", of.row)
+        .int("x_row", rows.row)
         .run()?;
     Ok(out)
 }
@@ -56,20 +56,20 @@ pub(crate) fn embed_backward(
     tokens: &Tensor,
     vocab: i64,
 ) -> Result<Tensor, KernelError> {
-    let of = Rows::of(dy)?;
+    let rows = Rows::from_tensor(dy)?;
     let (ids, order) = tokens.f_reshape([-1])?.f_sort_stable(true, 0, false)?;
     let constants: [(&str, Constant); 1] = [("dtype", dtype(dy.kind())?)];
-    let dtable = empty(&[vocab, of.width], Kind::Float, dy)?;
+    let dtable = empty(&[vocab, rows.width], Kind::Float, dy)?;
     launcher
         .call("embed_backward", &constants)
-        .pointer("dy", pointer(&of.x)?)
+        .pointer("dy", pointer(&rows.x)?)
         .pointer("ids", pointer(&ids)?)
         .pointer("order", pointer(&order)?)
         .pointer("dtable", pointer(&dtable)?)
-        .int("tokens", of.rows)
+        .int("tokens", rows.rows)
         .int("vocab", vocab)
-        .int("width", of.width)
-        .int("dy_row", of.row)
+        .int("width", rows.width)
+        .int("dy_row", rows.row)
         .run()?;
     Ok(dtable)
 }

@@ -7,8 +7,8 @@ use super::{Rows, dtype, empty, pointer};
 use crate::kernels::KernelError;
 
 /// Rows with all channels of a token as one.
-fn whole(x: &Tensor) -> Result<Rows, KernelError> {
-    let Rows { x, rows, heads, width, row } = Rows::of(x)?;
+fn token_rows(x: &Tensor) -> Result<Rows, KernelError> {
+    let Rows { x, rows, heads, width, row } = Rows::from_tensor(x)?;
     Ok(Rows { x, rows: rows / heads.max(1), heads: 1, width: width * heads, row })
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn forward(
 ) -> Result<Tensor, KernelError> {
     let constants = [("dtype", dtype(gate.kind())?)];
     let y = empty(&gate.size(), gate.kind(), gate)?;
-    let (gate, up) = (whole(gate)?, whole(up)?);
+    let (gate, up) = (token_rows(gate)?, token_rows(up)?);
     launcher
         .call("swiglu_forward", &constants)
         .pointer("gate", pointer(&gate.x)?)
@@ -44,7 +44,7 @@ pub(crate) fn backward(
     let constants = [("dtype", dtype(gate.kind())?)];
     let dgate = empty(&gate.size(), gate.kind(), gate)?;
     let dup = empty(&gate.size(), gate.kind(), gate)?;
-    let (dy, gate, up) = (whole(dy)?, whole(gate)?, whole(up)?);
+    let (dy, gate, up) = (token_rows(dy)?, token_rows(gate)?, token_rows(up)?);
     launcher
         .call("swiglu_backward", &constants)
         .pointer("dy", pointer(&dy.x)?)

@@ -23,8 +23,8 @@ const CPU: Machine =
 /// Work on a GPU that records, and its launches.
 fn recorded<T>(major: u32, minor: u32, work: impl FnOnce() -> T) -> (T, Vec<Launched>) {
     let recorder = Recorder::new(major, minor);
-    let made = work();
-    (made, recorder.take())
+    let result = work();
+    (result, recorder.take())
 }
 
 /// A step of a model: the paths of its plans, and the launches.
@@ -107,11 +107,11 @@ fn operands_are_passed_where_they_are() {
 
 #[test]
 fn a_scan_with_an_operand_in_f32_rounds_none() {
-    let of = |kind| Tensor::zeros([1, 70, 2, 64], (kind, Device::Cpu));
-    let (q, k, v) = (of(Kind::BFloat16), of(Kind::BFloat16), of(Kind::BFloat16));
+    let zeros = |kind| Tensor::zeros([1, 70, 2, 64], (kind, Device::Cpu));
+    let (q, k, v) = (zeros(Kind::BFloat16), zeros(Kind::BFloat16), zeros(Kind::BFloat16));
     for kind in [Kind::BFloat16, Kind::Float] {
         let (scanned, launched) = recorded(9, 0, || {
-            let x = [&q, &k, &v, &of(kind)];
+            let x = [&q, &k, &v, &zeros(kind)];
             scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None, None).unwrap()
         });
         assert_eq!((scanned.y.kind(), scanned.state.kind()), (kind, Kind::Float));
@@ -122,20 +122,23 @@ fn a_scan_with_an_operand_in_f32_rounds_none() {
 
 #[test]
 fn a_scan_of_other_shapes_is_refused() {
-    let of = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
-    let (q, v) = (of(&[1, 70, 2, 64]), of(&[1, 70, 2, 128]));
+    let zeros = |size: &[i64]| Tensor::zeros(size, (Kind::Float, Device::Cpu));
+    let (q, v) = (zeros(&[1, 70, 2, 64]), zeros(&[1, 70, 2, 128]));
     let refused = |x: &[&Tensor]| {
-        let (made, launched) = recorded(9, 0, || {
+        let (result, launched) = recorded(9, 0, || {
             scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None, None)
         });
         assert!(launched.is_empty());
-        made.unwrap_err().to_string()
+        result.unwrap_err().to_string()
     };
-    assert_eq!(refused(&[&q, &q, &v, &q, &of(&[64])]), "a scan's u of shape [64], expected [H K]");
-    assert!(refused(&[&q, &q, &v, &q, &of(&[2, 32])]).contains("u of shape [2, 32]"));
+    assert_eq!(
+        refused(&[&q, &q, &v, &q, &zeros(&[64])]),
+        "a scan's u of shape [64], expected [H K]"
+    );
+    assert!(refused(&[&q, &q, &v, &q, &zeros(&[2, 32])]).contains("u of shape [2, 32]"));
     assert!(refused(&[&q, &q, &v, &q]).contains("takes 5 operands"));
     // Keys of 128 were not compiled for it.
-    assert!(refused(&[&v, &v, &v, &v, &of(&[2, 128])]).contains("no CUDA kernel gla_scores"));
+    assert!(refused(&[&v, &v, &v, &v, &zeros(&[2, 128])]).contains("no CUDA kernel gla_scores"));
 }
 
 #[test]
@@ -154,16 +157,16 @@ fn a_view_that_begins_between_16_bytes_takes_the_plain_image() {
 
 #[test]
 fn rows_are_found_in_any_layout() {
-    let of = |x: &Tensor| {
-        let rows = Rows::of(x).unwrap();
+    let layout = |x: &Tensor| {
+        let rows = Rows::from_tensor(x).unwrap();
         (rows.rows, rows.heads, rows.width, rows.row, rows.x.data_ptr() == x.data_ptr())
     };
     let x = Tensor::zeros([2, 5, 6, 8], (Kind::Float, Device::Cpu));
-    assert_eq!(of(&x), (60, 6, 8, 48, true));
-    assert_eq!(of(&x.flatten(2, 3)), (10, 1, 48, 48, true));
-    assert_eq!(of(&x.flatten(2, 3).narrow(2, 8, 16)), (10, 1, 16, 48, true));
+    assert_eq!(layout(&x), (60, 6, 8, 48, true));
+    assert_eq!(layout(&x.flatten(2, 3)), (10, 1, 48, 48, true));
+    assert_eq!(layout(&x.flatten(2, 3).narrow(2, 8, 16)), (10, 1, 16, 48, true));
     // Heads that are not adjacent, and tokens that are not equally far apart, are copied.
-    assert_eq!(of(&x.narrow(3, 0, 4)), (60, 6, 4, 24, false));
-    assert_eq!(of(&x.flatten(2, 3).narrow(1, 0, 3)), (6, 1, 48, 48, false));
-    assert_eq!(of(&x.transpose(1, 2)), (60, 5, 8, 40, false));
+    assert_eq!(layout(&x.narrow(3, 0, 4)), (60, 6, 4, 24, false));
+    assert_eq!(layout(&x.flatten(2, 3).narrow(1, 0, 3)), (6, 1, 48, 48, false));
+    assert_eq!(layout(&x.transpose(1, 2)), (60, 5, 8, 40, false));
 }

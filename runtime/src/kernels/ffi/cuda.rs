@@ -116,7 +116,7 @@ impl CudaDriver {
     }
 }
 
-fn said(status: c_int) -> Result<(), DriverError> {
+fn driver_result(status: c_int) -> Result<(), DriverError> {
     checked(status).map_err(|error| DriverError(error.to_string()))
 }
 
@@ -131,7 +131,7 @@ impl Driver for CudaDriver {
             driver: 0,
         };
         // SAFETY: a struct of the shim's layout, which outlives the call.
-        said(unsafe { canonc_cuda_read_facts(self.device, &raw mut facts) })?;
+        driver_result(unsafe { canonc_cuda_read_facts(self.device, &raw mut facts) })?;
         let Facts { name, major, minor, multiprocessors, shared_limit, driver } = facts;
         let [major, minor, multiprocessors, shared_limit, driver] =
             [major, minor, multiprocessors, shared_limit, driver]
@@ -149,7 +149,7 @@ impl Driver for CudaDriver {
     fn load(&self, image: &[u8]) -> Result<Module, DriverError> {
         let mut module = 0;
         // SAFETY: an ELF file, which has its own length, or PTX that ends with a zero (`Launcher::function` adds it).
-        said(unsafe {
+        driver_result(unsafe {
             canonc_cuda_load(self.device, image.as_ptr().cast::<c_void>(), &raw mut module)
         })?;
         Ok(Module(module))
@@ -160,7 +160,7 @@ impl Driver for CudaDriver {
             .map_err(|_| DriverError(format!("the entry `{entry}` has a zero byte")))?;
         let mut function = 0;
         // SAFETY: a module of `load`, which is never unloaded; a null-terminated name.
-        said(unsafe {
+        driver_result(unsafe {
             canonc_cuda_function(self.device, module.0, entry.as_ptr(), &raw mut function)
         })?;
         Ok(Function(function))
@@ -169,7 +169,7 @@ impl Driver for CudaDriver {
     fn allow_shared(&self, function: Function, bytes: u32) -> Result<(), DriverError> {
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
         // SAFETY: a function of a module that is never unloaded.
-        said(unsafe { canonc_cuda_allow_shared(self.device, function.0, bytes) })
+        driver_result(unsafe { canonc_cuda_allow_shared(self.device, function.0, bytes) })
     }
 
     fn launch(&self, function: Function, launch: &Launch<'_>) -> Result<(), DriverError> {
@@ -193,7 +193,7 @@ impl Driver for CudaDriver {
             words.iter_mut().map(|word| (word as *mut u64).cast::<c_void>()).collect();
         // SAFETY: as many pointers as the function has parameters, each to at least as many bytes as it reads (both
         // checked by the launcher against PTX); the driver copies them before it returns. Addresses are of tensors.
-        said(unsafe {
+        driver_result(unsafe {
             canonc_cuda_launch(
                 self.device,
                 function.0,
@@ -207,7 +207,7 @@ impl Driver for CudaDriver {
 }
 
 /// A tensor that the shim made with `new`.
-fn made(pointer: *mut c_void) -> Result<Tensor, KernelError> {
+fn owned_tensor(pointer: *mut c_void) -> Result<Tensor, KernelError> {
     if pointer.is_null() {
         return Err(KernelError::new("libtorch returned no tensor".to_owned()));
     }
@@ -230,7 +230,7 @@ pub(crate) fn flash_forward(
     checked(unsafe {
         canonc_flash_forward(raw(q), raw(k), raw(v), scale, left(window), &raw mut y, &raw mut lse)
     })?;
-    Ok((made(y)?, made(lse)?))
+    Ok((owned_tensor(y)?, owned_tensor(lse)?))
 }
 
 /// dq, dk and dv.
@@ -258,7 +258,7 @@ pub(crate) fn flash_backward(
             &raw mut dv,
         )
     })?;
-    Ok((made(dq)?, made(dk)?, made(dv)?))
+    Ok((owned_tensor(dq)?, owned_tensor(dk)?, owned_tensor(dv)?))
 }
 
 /// Positions before the query's own that it sees; −1 for all.

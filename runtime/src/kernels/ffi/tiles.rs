@@ -236,7 +236,7 @@ pub(crate) struct TileSize {
 
 impl TileSize {
     /// As many sums as there are registers for them, or nothing without fused multiply-adds.
-    pub(crate) fn of(isa: Isa) -> Option<Self> {
+    pub(crate) fn for_isa(isa: Isa) -> Option<Self> {
         match isa {
             Isa::Avx512 => Some(Self { rows: 8, columns: 48, lanes: 16 }),
             Isa::Avx2 => Some(Self { rows: 6, columns: 16, lanes: 8 }),

@@ -276,11 +276,11 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
     [ahead, ask]: [usize; 2],
 ) {
     let mut lanes = [[[0.0f32; LANES]; O]; ROWS];
-    let whole = width / STEP;
+    let full_steps = width / STEP;
     let rows = Strip::<f32, ROWS>::new(x, width.div_ceil(STEP) * LANES);
     let weights = Strip::<W, O>::new(weight, width);
     let mut ahead = ahead;
-    for n in 0..whole {
+    for n in 0..full_steps {
         for _ in 0..ask {
             ffi::ask_for(weight, ahead);
             ahead += ffi::LINE / size_of::<W>();
@@ -297,10 +297,10 @@ fn tile<W: Element, const FMA: bool, const LANES: usize, const O: usize>(
             }
         }
     }
-    if whole * STEP + at / SUMS * SUMS < width {
+    if full_steps * STEP + at / SUMS * SUMS < width {
         // Zeros add nothing.
-        let x = rows.columns::<LANES>(whole * LANES);
-        let first = width.min(whole * STEP + at);
+        let x = rows.columns::<LANES>(full_steps * LANES);
+        let first = width.min(full_steps * STEP + at);
         for o in 0..O {
             let w = W::load_some(&weight[o * width + first..(o + 1) * width]);
             for r in 0..ROWS {

@@ -105,8 +105,8 @@ fn threads_and_instructions_change_no_bit() {
                 for count in [1, 2, 3] {
                     tch::set_num_threads(count);
                     let y = linear(Product::ByRow(*isa), &x, &weight, None).unwrap();
-                    let place = format!("{isa}, {rows} rows, {count} threads");
-                    assert!(first.get_or_insert_with(|| y.copy()).equal(&y), "{place}");
+                    let case = format!("{isa}, {rows} rows, {count} threads");
+                    assert!(first.get_or_insert_with(|| y.copy()).equal(&y), "{case}");
                 }
             }
         }
@@ -148,10 +148,10 @@ fn tiles_give_libtorchs_projection_and_gradients() {
 
 #[test]
 fn an_operand_that_begins_elsewhere_is_copied() {
-    let whole = Tensor::randn([64, 64], (Kind::Float, Device::Cpu));
+    let matrix = Tensor::randn([64, 64], (Kind::Float, Device::Cpu));
     let address = |x: &Tensor| x.data_ptr() as usize;
-    assert!(address(&whole).is_multiple_of(64), "libtorch's own alignment on a CPU");
-    let (near, far) = (whole.narrow(1, 1, 8), whole.narrow(0, 1, 8));
+    assert!(address(&matrix).is_multiple_of(64), "libtorch's own alignment on a CPU");
+    let (near, far) = (matrix.narrow(1, 1, 8), matrix.narrow(0, 1, 8));
     let [moved, kept] = [&near, &far].map(|x| super::at_multiple(x, 64).unwrap());
     assert!(moved.equal(&near) && address(&moved) != address(&near));
     assert!(address(&moved).is_multiple_of(64));

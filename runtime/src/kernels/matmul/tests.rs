@@ -41,15 +41,15 @@ fn bits(values: &[f32]) -> Vec<u32> {
 }
 
 /// Compares C = A B and C += A B with the definition, with every instruction set.
-fn check(a: &Tensor, b: &Tensor, place: &str) {
+fn check(a: &Tensor, b: &Tensor, case: &str) {
     let before = randn(&[a.size()[0], b.size()[1]]);
     let (fresh, more) = (defined(a, b, None), defined(a, b, Some(&before)));
     for isa in isas() {
         let c = product(isa, a, b).unwrap();
-        assert_eq!(bits(&values(&c)), bits(&fresh), "{isa}, {place}");
+        assert_eq!(bits(&values(&c)), bits(&fresh), "{isa}, {case}");
         let mut c = before.copy();
         add_product(isa, &mut c, a, b).unwrap();
-        assert_eq!(bits(&values(&c)), bits(&more), "{isa}, {place}, added");
+        assert_eq!(bits(&values(&c)), bits(&more), "{isa}, {case}, added");
     }
 }
 

@@ -9,14 +9,14 @@ use tch::Tensor;
 
 use super::super::KernelError;
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct DeltaOperands<'a> {
     pub q: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
@@ -26,14 +26,14 @@ pub struct Operands<'a> {
     pub scale: Option<f64>,
 }
 
-pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: DeltaOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.v;
     let [q, k, v, beta, g] = &wide(operands.all())?;
-    let operands = Operands { q, k, v, beta, g, scale: operands.scale };
+    let operands = DeltaOperands { q, k, v, beta, g, scale: operands.scale };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => fused::forward(
             isa,
-            Rule::Delta,
+            ScanRule::Delta,
             StateLayout::Keys,
             SCALAR_CHUNK,
             operands.fused()?,
@@ -46,13 +46,13 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 }
 
 /// From zero state: dq, dk, dv, dbeta, dg.
-pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
+pub fn backward(path: Path, dy: &Tensor, operands: DeltaOperands<'_>) -> Result<[Tensor; 5]> {
     let like = operands.all();
     let ([q, k, v, beta, g], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { q, k, v, beta, g, scale: operands.scale };
+    let operands = DeltaOperands { q, k, v, beta, g, scale: operands.scale };
     let grads = match path {
         Path::Fused(isa) => {
-            let grads = fused::backward(isa, Rule::Delta, SCALAR_CHUNK, dy, operands.fused()?)?;
+            let grads = fused::backward(isa, ScanRule::Delta, SCALAR_CHUNK, dy, operands.fused()?)?;
             let beta = grads.beta.ok_or_else(|| KernelError::new("no gradient of beta".into()))?;
             [grads.q, grads.k, grads.v, beta, grads.g]
         }
@@ -62,7 +62,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     narrow(&grads, like)
 }
 
-impl<'a> Operands<'a> {
+impl<'a> DeltaOperands<'a> {
     pub(super) fn from_inputs(x: &[&'a Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, beta, g] = exactly(x)?;
         Ok(Self { q, k, v, beta, g, scale })
@@ -73,14 +73,14 @@ impl<'a> Operands<'a> {
     }
 
     pub(super) fn fused(self) -> Result<FusedOperands<'a>> {
-        let Operands { q, k, v, beta, g, scale: given } = self;
+        let DeltaOperands { q, k, v, beta, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
         Ok(FusedOperands { q, k, v, g, beta: Some(beta), low_rank: None, scale })
     }
 }
 
-pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub(super) fn steps(operands: DeltaOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let [_, time, _, d] = four("q", operands.q)?;
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
@@ -93,8 +93,8 @@ pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Sc
 
 /// With D = ∂/∂S_t and the error r = v − S′ᵀ k of the decayed state S′: D gains scale q dyᵀ; dq = scale S dy; du = Dᵀ k; dβ = du · r; dv = β du; D′ = D − k dvᵀ; dk = D (β r) − S′ dv;
 /// dg = exp g Σ D′ ⊙ S_{t−1}; then D ← exp(g) D′.
-pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
-    let Operands { q, k, v: _, beta, g: _, scale: given } = operands;
+pub(super) fn steps_backward(dy: &Tensor, operands: DeltaOperands<'_>) -> Result<[Tensor; 5]> {
+    let DeltaOperands { q, k, v: _, beta, g: _, scale: given } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];
     for t in 0..time {
@@ -130,7 +130,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
     Ok([reversed(dq)?, reversed(dk)?, reversed(dv)?, reversed(dbeta)?, reversed(dg)?])
 }
 
-fn begin(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
+fn begin(operands: DeltaOperands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
     let [b, _, h, d] = four("q", operands.q)?;
     let [_, _, _, e] = four("v", operands.v)?;
     start(state, [b, h, d, e], operands.q)
@@ -148,8 +148,8 @@ struct Step {
 }
 
 impl Step {
-    fn compute(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Step> {
-        let Operands { k, v, beta, g, .. } = operands;
+    fn compute(operands: DeltaOperands<'_>, s: &Tensor, t: i64) -> Result<Step> {
+        let DeltaOperands { k, v, beta, g, .. } = operands;
         let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
         let decay = at(g, t)?.f_exp()?;
         let decayed = s.f_mul(&over_matrix(&decay)?)?;
@@ -284,9 +284,10 @@ mod tests {
         let fast = super::super::choose(Kind::Float, Device::Cpu);
         for path in [fast, Path::Reference(Reason::Asked)] {
             let x = x.each_ref();
-            let made = forward(Scan::Delta, path, &x, Some(&start), settings).unwrap();
+            let scanned = forward(Scan::Delta, path, &x, Some(&start), settings).unwrap();
             let gradients = backward(Scan::Delta, path, &dy, &x, settings).unwrap();
-            let got: Vec<Tensor> = [made.y, made.state].into_iter().chain(gradients).collect();
+            let got: Vec<Tensor> =
+                [scanned.y, scanned.state].into_iter().chain(gradients).collect();
             assert_close(&got, &want, 2e-5, "steps");
         }
     }

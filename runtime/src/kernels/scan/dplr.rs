@@ -6,14 +6,14 @@ use tch::Tensor;
 
 use super::super::KernelError;
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct DplrOperands<'a> {
     pub q: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
@@ -24,14 +24,14 @@ pub struct Operands<'a> {
     pub scale: Option<f64>,
 }
 
-pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: DplrOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.v;
     let [q, k, v, a, b, g] = &wide(operands.all())?;
-    let operands = Operands { q, k, v, a, b, g, scale: operands.scale };
+    let operands = DplrOperands { q, k, v, a, b, g, scale: operands.scale };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => fused::forward(
             isa,
-            Rule::LowRank,
+            ScanRule::LowRank,
             StateLayout::Keys,
             CHANNEL_CHUNK,
             operands.fused()?,
@@ -44,13 +44,14 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 }
 
 /// From zero state: dq, dk, dv, da, db, dg.
-pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+pub fn backward(path: Path, dy: &Tensor, operands: DplrOperands<'_>) -> Result<[Tensor; 6]> {
     let like = operands.all();
     let ([q, k, v, a, b, g], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { q, k, v, a, b, g, scale: operands.scale };
+    let operands = DplrOperands { q, k, v, a, b, g, scale: operands.scale };
     let grads = match path {
         Path::Fused(isa) => {
-            let grads = fused::backward(isa, Rule::LowRank, CHANNEL_CHUNK, dy, operands.fused()?)?;
+            let grads =
+                fused::backward(isa, ScanRule::LowRank, CHANNEL_CHUNK, dy, operands.fused()?)?;
             let missing = || KernelError::new("no gradients of a and b".to_owned());
             let [a, b] = grads.low_rank.ok_or_else(missing)?;
             [grads.q, grads.k, grads.v, a, b, grads.g]
@@ -61,7 +62,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     narrow(&grads, like)
 }
 
-impl<'a> Operands<'a> {
+impl<'a> DplrOperands<'a> {
     pub(super) fn from_inputs(x: &[&'a Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, a, b, g] = exactly(x)?;
         Ok(Self { q, k, v, a, b, g, scale })
@@ -72,14 +73,14 @@ impl<'a> Operands<'a> {
     }
 
     fn fused(self) -> Result<FusedOperands<'a>> {
-        let Operands { q, k, v, a, b, g, scale: given } = self;
+        let DplrOperands { q, k, v, a, b, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
         Ok(FusedOperands { q, k, v, g, beta: None, low_rank: Some([a, b]), scale })
     }
 }
 
-fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+fn steps(operands: DplrOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let [_, time, _, d] = four("q", operands.q)?;
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
@@ -92,8 +93,8 @@ fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
 
 /// With D = ∂/∂S_t and w = S_{t−1}ᵀ a: D gains scale q dyᵀ; dq = scale S dy, dk = D v, dv = Dᵀ k, db = D w, dw = Dᵀ b,
 /// da = S_{t−1} dw, dg = exp g ⊙ Σ_e D ⊙ S_{t−1}; then D ← diag(exp g) D + a dwᵀ.
-fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
-    let Operands { q, k, v, a, b, g, scale: given } = operands;
+fn steps_backward(dy: &Tensor, operands: DplrOperands<'_>) -> Result<[Tensor; 6]> {
+    let DplrOperands { q, k, v, a, b, g, scale: given } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];
     for t in 0..time {
@@ -123,14 +124,14 @@ fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
     Ok([dq, dk, dv, reversed(da)?, reversed(db)?, reversed(dg)?])
 }
 
-fn begin(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
+fn begin(operands: DplrOperands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
     let [b, _, h, d] = four("q", operands.q)?;
     let [_, _, _, e] = four("v", operands.v)?;
     start(state, [b, h, d, e], operands.q)
 }
 
-fn step(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
-    let Operands { k, v, a, b, g, .. } = operands;
+fn step(operands: DplrOperands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
+    let DplrOperands { k, v, a, b, g, .. } = operands;
     let decayed = s.f_mul(&at(g, t)?.f_exp()?.f_unsqueeze(-1)?)?;
     let carried = decayed.f_add(&outer(&at(b, t)?, &apply_t(s, &at(a, t)?)?)?)?;
     Ok(carried.f_add(&outer(&at(k, t)?, &at(v, t)?)?)?)
@@ -171,7 +172,7 @@ mod tests {
 
     fn all(path: Path, case: &[Tensor; 8], scale: Option<f64>, stateful: bool) -> Vec<Tensor> {
         let [q, k, v, a, b, g, dy, s] = case;
-        let operands = Operands { q, k, v, a, b, g, scale };
+        let operands = DplrOperands { q, k, v, a, b, g, scale };
         let Scanned { y, state } = forward(path, operands, stateful.then_some(s)).unwrap();
         [y, state].into_iter().chain(backward(path, dy, operands).unwrap()).collect()
     }
@@ -205,7 +206,7 @@ mod tests {
     fn the_reference_is_autograd() {
         let leaves = case([2, 9, 2, 4, 3], None).map(|x| x.to_kind(Kind::Double));
         let [q, k, v, a, b, g, dy, _] = leaves.map(|x| x.set_requires_grad(true));
-        let operands = Operands { q: &q, k: &k, v: &v, a: &a, b: &b, g: &g, scale: Some(0.7) };
+        let operands = DplrOperands { q: &q, k: &k, v: &v, a: &a, b: &b, g: &g, scale: Some(0.7) };
         let loss = (steps(operands, None).unwrap().y * &dy).sum(Kind::Double);
         let theirs = Tensor::run_backward(&[loss], &operands.all(), false, false);
         assert_close(&steps_backward(&dy, operands).unwrap(), &theirs, 1e-12, "autograd");

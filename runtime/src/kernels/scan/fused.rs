@@ -15,7 +15,7 @@ use super::super::{Isa, ffi};
 use super::channel::Channel;
 use super::chunk::ChunkGradients;
 use super::low_rank::LowRank;
-use super::operands::{Dense, FusedOperands, Rule, Scan, Sizes, StateLayout};
+use super::operands::{Dense, FusedOperands, Scan, ScanRule, Sizes, StateLayout};
 use super::scalar::Scalar;
 use super::token::{FEW, TokenByToken};
 use super::{Result, Scanned};
@@ -36,7 +36,7 @@ pub(super) struct Gradients {
 /// A few tokens one after another, more in chunks; states lie as `layout` says.
 pub(super) fn forward(
     isa: Isa,
-    rule: Rule,
+    rule: ScanRule,
     layout: StateLayout,
     chunk: usize,
     operands: FusedOperands<'_>,
@@ -46,7 +46,7 @@ pub(super) fn forward(
     let scan = dense.scan(isa, rule, chunk, layout)?;
     let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
     let mut y = empty([batch, time, heads, e])?;
-    let mut after = empty(layout.of([batch, heads, d, e]))?;
+    let mut after = empty(layout.sizes([batch, heads, d, e]))?;
     let outs = [
         ByHead { data: ffi::slice_mut(&mut y, &[])?, time },
         ByHead { data: ffi::slice_mut(&mut after, &[])?, time: 1 },
@@ -75,7 +75,7 @@ pub(super) fn forward(
 /// The gradients, from zero state.
 pub(super) fn backward(
     isa: Isa,
-    rule: Rule,
+    rule: ScanRule,
     chunk: usize,
     dy: &Tensor,
     operands: FusedOperands<'_>,
@@ -86,7 +86,7 @@ pub(super) fn backward(
     let dy = ffi::slice(&dy)?;
     let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
     let gates = if rule.has_channel_gates() { d } else { 1 };
-    let low = if rule == Rule::LowRank { d } else { 0 };
+    let low = if rule == ScanRule::LowRank { d } else { 0 };
     let mut dq = empty([batch, time, heads, d])?;
     let mut dk = empty([batch, time, heads, d])?;
     let mut dv = empty([batch, time, heads, e])?;
@@ -108,7 +108,7 @@ pub(super) fn backward(
         true => (dg, None),
         false => (dg.f_squeeze_dim(-1)?, Some(dbeta.f_squeeze_dim(-1)?)),
     };
-    let low_rank = (rule == Rule::LowRank).then_some([da, db]);
+    let low_rank = (rule == ScanRule::LowRank).then_some([da, db]);
     Ok(Gradients { q: dq, k: dk, v: dv, g, beta, low_rank })
 }
 
@@ -186,10 +186,10 @@ enum Chunks {
 impl Chunks {
     fn new(scan: &Scan<'_>) -> Self {
         match scan.rule {
-            Rule::LowRank => Chunks::LowRank(LowRank::new(scan)),
-            Rule::Channel => Chunks::Channel(Channel::new(scan)),
-            Rule::Scalar => Chunks::Scalar(Scalar::new(scan, false)),
-            Rule::Delta => Chunks::Scalar(Scalar::new(scan, true)),
+            ScanRule::LowRank => Chunks::LowRank(LowRank::new(scan)),
+            ScanRule::Channel => Chunks::Channel(Channel::new(scan)),
+            ScanRule::Scalar => Chunks::Scalar(Scalar::new(scan, false)),
+            ScanRule::Delta => Chunks::Scalar(Scalar::new(scan, true)),
         }
     }
 

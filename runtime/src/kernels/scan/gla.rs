@@ -9,14 +9,14 @@ use tch::{Kind, Tensor};
 
 use super::super::{Isa, KernelError};
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow,
     not_here, outer, reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct GlaOperands<'a> {
     pub q: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
@@ -25,15 +25,15 @@ pub struct Operands<'a> {
     pub scale: Option<f64>,
 }
 
-pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: GlaOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.v;
     let [q, k, v, g] = &wide(operands.all())?;
-    let operands = Operands { q, k, v, g, scale: operands.scale };
+    let operands = GlaOperands { q, k, v, g, scale: operands.scale };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => chunked(isa, operands, state)?,
         Path::Reference(_) => {
             let g = &channel_gates(q, g)?;
-            steps(Operands { g, ..operands }, state)?
+            steps(GlaOperands { g, ..operands }, state)?
         }
         Path::Cuda(_) => return Err(not_here()),
     };
@@ -41,26 +41,26 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 }
 
 /// From zero state: dq, dk, dv, dg.
-pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
+pub fn backward(path: Path, dy: &Tensor, operands: GlaOperands<'_>) -> Result<[Tensor; 4]> {
     let like = operands.all();
     let ([q, k, v, g], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { q, k, v, g, scale: operands.scale };
+    let operands = GlaOperands { q, k, v, g, scale: operands.scale };
     let [dq, dk, dv, dg] = match path {
         Path::Fused(isa) => chunked_backward(isa, dy, operands)?,
         Path::Reference(_) => {
             let g = &channel_gates(q, g)?;
-            steps_backward(dy, Operands { g, ..operands })?
+            steps_backward(dy, GlaOperands { g, ..operands })?
         }
         Path::Cuda(_) => return Err(not_here()),
     };
     narrow(&[dq, dk, dv, like_gates(&dg, g)?], like)
 }
 
-fn chunked(isa: Isa, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+fn chunked(isa: Isa, operands: GlaOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     if operands.g.dim() == 4 {
         return fused::forward(
             isa,
-            Rule::Channel,
+            ScanRule::Channel,
             StateLayout::Keys,
             CHANNEL_CHUNK,
             operands.fused()?,
@@ -68,19 +68,20 @@ fn chunked(isa: Isa, operands: Operands<'_>, state: Option<&Tensor>) -> Result<S
         );
     }
     let (g, ones) = operands.head_gates()?;
-    let operands = FusedOperands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
-    fused::forward(isa, Rule::Scalar, StateLayout::Keys, SCALAR_CHUNK, operands, state)
+    let operands =
+        FusedOperands { beta: Some(&ones), ..GlaOperands { g: &g, ..operands }.fused()? };
+    fused::forward(isa, ScanRule::Scalar, StateLayout::Keys, SCALAR_CHUNK, operands, state)
 }
 
 /// dg by channel or by head, for all tokens.
-fn chunked_backward(isa: Isa, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
+fn chunked_backward(isa: Isa, dy: &Tensor, operands: GlaOperands<'_>) -> Result<[Tensor; 4]> {
     let grads = if operands.g.dim() == 4 {
-        fused::backward(isa, Rule::Channel, CHANNEL_CHUNK, dy, operands.fused()?)?
+        fused::backward(isa, ScanRule::Channel, CHANNEL_CHUNK, dy, operands.fused()?)?
     } else {
         let (g, ones) = operands.head_gates()?;
         let operands =
-            FusedOperands { beta: Some(&ones), ..Operands { g: &g, ..operands }.fused()? };
-        fused::backward(isa, Rule::Scalar, SCALAR_CHUNK, dy, operands)?
+            FusedOperands { beta: Some(&ones), ..GlaOperands { g: &g, ..operands }.fused()? };
+        fused::backward(isa, ScanRule::Scalar, SCALAR_CHUNK, dy, operands)?
     };
     Ok([grads.q, grads.k, grads.v, grads.g])
 }
@@ -107,7 +108,7 @@ pub(crate) fn like_gates(dg: &Tensor, g: &Tensor) -> Result<Tensor> {
     Ok(dg.f_to_kind(kind)?)
 }
 
-impl<'a> Operands<'a> {
+impl<'a> GlaOperands<'a> {
     pub(super) fn from_inputs(x: &[&'a Tensor], scale: Option<f64>) -> Result<Self> {
         let [q, k, v, g] = exactly(x)?;
         Ok(Self { q, k, v, g, scale })
@@ -118,7 +119,7 @@ impl<'a> Operands<'a> {
     }
 
     pub(super) fn fused(self) -> Result<FusedOperands<'a>> {
-        let Operands { q, k, v, g, scale: given } = self;
+        let GlaOperands { q, k, v, g, scale: given } = self;
         let [_, _, _, d] = four("q", q)?;
         let scale = scale(given, d) as f32;
         Ok(FusedOperands { q, k, v, g, beta: None, low_rank: None, scale })
@@ -135,8 +136,8 @@ impl<'a> Operands<'a> {
     }
 }
 
-pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    let Operands { q, scale: given, .. } = operands;
+pub(super) fn steps(operands: GlaOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    let GlaOperands { q, scale: given, .. } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
@@ -149,8 +150,8 @@ pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Sc
 
 /// With D = ∂/∂S_t: D gains scale q dyᵀ; dq = scale S dy, dk = D v, dv = Dᵀ k,
 /// dg = exp g ⊙ Σ_e D ⊙ S_{t−1}; then D ← diag(exp g) D.
-pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
-    let Operands { q, k, v, g, scale: given } = operands;
+pub(super) fn steps_backward(dy: &Tensor, operands: GlaOperands<'_>) -> Result<[Tensor; 4]> {
+    let GlaOperands { q, k, v, g, scale: given } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];
     for t in 0..time {
@@ -178,14 +179,14 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
     Ok([reversed(dq)?, reversed(dk)?, reversed(dv)?, reversed(dg)?])
 }
 
-fn begin(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
+fn begin(operands: GlaOperands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
     let [b, _, h, d] = four("q", operands.q)?;
     let [_, _, _, e] = four("v", operands.v)?;
     start(state, [b, h, d, e], operands.q)
 }
 
-fn step(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
-    let Operands { k, v, g, .. } = operands;
+fn step(operands: GlaOperands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
+    let GlaOperands { k, v, g, .. } = operands;
     let kept = s.f_mul(&at(g, t)?.f_exp()?.f_unsqueeze(-1)?)?;
     Ok(kept.f_add(&outer(&at(k, t)?, &at(v, t)?)?)?)
 }
@@ -209,7 +210,7 @@ mod tests {
         for g in [gates(4, &[2, 83, 3], None), gates(4, &[3], None) * 0.01] {
             let all = |path: Path, kind: Kind, g: &Tensor| {
                 let [q, k, v, g, dy, state] = [&q, &k, &v, g, &dy, &state].map(|x| x.to_kind(kind));
-                let operands = Operands { q: &q, k: &k, v: &v, g: &g, scale: Some(0.75) };
+                let operands = GlaOperands { q: &q, k: &k, v: &v, g: &g, scale: Some(0.75) };
                 let Scanned { y, state } = forward(path, operands, Some(&state)).unwrap();
                 let gradients = backward(path, &dy, operands).unwrap();
                 [y, state].into_iter().chain(gradients).collect::<Vec<Tensor>>()

@@ -177,7 +177,7 @@ impl LowRank {
         let dy = &self.tokens.dy;
         let end = &self.since_start[(rows - 1) * dp..];
         // The decay from the state before the chunk to the one after contains every gate of the chunk.
-        let mut ends = ends::<FMA>(end, s, ds);
+        let ends = ends::<FMA>(end, s, ds);
 
         // dW = (q | b)ᵀ dY + (r ⊙ B) dS, and dX = (I − (a′ | b))⁻ᵀ dW of the system's right side X
         let mut dx = vec![0.0; rows * ep];
@@ -191,16 +191,7 @@ impl LowRank {
         add_product(isa, &mut self.dv, flipped(&self.scores.qk, rows), dy, [rows, rows, ep]);
         add_product(isa, &mut self.dv, flipped(&self.scores.ak, rows), &dx, [rows, rows, ep]);
 
-        // Of the scores: dY Vᵀ, dY Wᵀ, dX Vᵀ, dX Wᵀ
-        let mut turned = vec![0.0; rows * ep];
-        let mut dscores = Scores::new(rows);
-        let square = [rows, ep, rows];
-        transpose(isa, &mut turned, &self.tokens.v, ep);
-        add_product(isa, &mut dscores.qk, plain(dy, ep), &turned, square);
-        add_product(isa, &mut dscores.ak, plain(&dx, ep), &turned, square);
-        transpose(isa, &mut turned, &self.w, ep);
-        add_product(isa, &mut dscores.qb, plain(dy, ep), &turned, square);
-        add_product(isa, &mut dscores.less_ab, plain(&dx, ep), &turned, square);
+        let dscores = self.score_gradients(&dx);
 
         // Through S: dQ = p ⊙ (dY Sᵀ), dA = p′ ⊙ (dX Sᵀ), dK = r ⊙ (V dSᵀ), dB = r ⊙ (W dSᵀ)
         let mut turned = vec![0.0; dp * ep];
@@ -212,20 +203,8 @@ impl LowRank {
         through(isa, &mut self.dk, &self.tokens.v, &turned, &self.to_end, keys);
         through(isa, &mut self.db, &self.w, &turned, &self.to_end, keys);
 
-        // dg_t: from the start to q of i ≥ t and to a of i > t, from j < t to the end.
-        let mut after = vec![0.0f32; dp];
-        for t in (0..rows).rev() {
-            let row = t * dp..(t + 1) * dp;
-            add_products(&mut after, &self.dq[row.clone()], &self.tokens.q[row.clone()]);
-            self.dg[row.clone()].copy_from_slice(&after);
-            add_products(&mut after, &self.da[row.clone()], &self.a[row]);
-        }
-        for t in 0..rows {
-            let row = t * dp..(t + 1) * dp;
-            self.dg[row.clone()].iter_mut().zip(&ends).for_each(|(dg, x)| *dg += x);
-            add_products(&mut ends, &self.dk[row.clone()], &self.tokens.k[row.clone()]);
-            add_products(&mut ends, &self.db[row.clone()], &self.b[row]);
-        }
+        self.gate_gradients(ends);
+        let (dy, end) = (&self.tokens.dy, &self.since_start[(rows - 1) * dp..]);
 
         // dS = diag(p_C) dS + (p ⊙ Q)ᵀ dY + (p′ ⊙ A)ᵀ dX
         fade(ds, end, ep);
@@ -250,6 +229,43 @@ impl LowRank {
                 rows,
             },
         );
+    }
+
+    /// dY Vᵀ, dY Wᵀ, dX Vᵀ, dX Wᵀ.
+    #[inline(always)]
+    fn score_gradients(&self, dx: &[f32]) -> Scores {
+        let Sizes { rows, ep, .. } = self.sizes;
+        let (isa, dy) = (self.isa, &self.tokens.dy);
+        let mut turned = vec![0.0; rows * ep];
+        let mut dscores = Scores::new(rows);
+        let square = [rows, ep, rows];
+        transpose(isa, &mut turned, &self.tokens.v, ep);
+        add_product(isa, &mut dscores.qk, plain(dy, ep), &turned, square);
+        add_product(isa, &mut dscores.ak, plain(dx, ep), &turned, square);
+        transpose(isa, &mut turned, &self.w, ep);
+        add_product(isa, &mut dscores.qb, plain(dy, ep), &turned, square);
+        add_product(isa, &mut dscores.less_ab, plain(dx, ep), &turned, square);
+        dscores
+    }
+
+    /// dg_t: from the start to q of i ≥ t and to a of i > t, from j < t to the end. `ends` is the part that contains
+    /// every gate of the chunk.
+    #[inline(always)]
+    fn gate_gradients(&mut self, mut ends: Vec<f32>) {
+        let Sizes { rows, dp, .. } = self.sizes;
+        let mut after = vec![0.0f32; dp];
+        for t in (0..rows).rev() {
+            let row = t * dp..(t + 1) * dp;
+            add_products(&mut after, &self.dq[row.clone()], &self.tokens.q[row.clone()]);
+            self.dg[row.clone()].copy_from_slice(&after);
+            add_products(&mut after, &self.da[row.clone()], &self.a[row]);
+        }
+        for t in 0..rows {
+            let row = t * dp..(t + 1) * dp;
+            self.dg[row.clone()].iter_mut().zip(&ends).for_each(|(dg, x)| *dg += x);
+            add_products(&mut ends, &self.dk[row.clone()], &self.tokens.k[row.clone()]);
+            add_products(&mut ends, &self.db[row.clone()], &self.b[row]);
+        }
     }
 
     pub(super) fn gradients(&self) -> ChunkGradients<'_> {

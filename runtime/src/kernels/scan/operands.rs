@@ -10,7 +10,7 @@ use super::Result;
 
 /// How the state decays, and which value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum ScanRule {
     /// Each key channel by its own gate.
     Channel,
     /// Each key channel by its own gate; a product of the state is written, too.
@@ -21,12 +21,12 @@ pub(super) enum Rule {
     Delta,
 }
 
-impl Rule {
+impl ScanRule {
     /// Whether gates are by channel; else there is one per head and token, and a factor of its value.
     pub(super) fn has_channel_gates(self) -> bool {
         match self {
-            Rule::Channel | Rule::LowRank => true,
-            Rule::Scalar | Rule::Delta => false,
+            ScanRule::Channel | ScanRule::LowRank => true,
+            ScanRule::Scalar | ScanRule::Delta => false,
         }
     }
 }
@@ -57,7 +57,7 @@ pub(super) enum StateLayout {
 
 impl StateLayout {
     /// The sizes of a state, from [b, h, d, e].
-    pub(super) fn of<T>(self, [b, h, d, e]: [T; 4]) -> [T; 4] {
+    pub(super) fn sizes<T>(self, [b, h, d, e]: [T; 4]) -> [T; 4] {
         match self {
             StateLayout::Keys => [b, h, d, e],
             StateLayout::Values => [b, h, e, d],
@@ -116,15 +116,14 @@ impl Dense {
         })
     }
 
-    pub(super) fn scan(
+    /// Refuses operands of other shapes, and those that the rule does not have.
+    fn check(
         &self,
-        isa: Isa,
-        rule: Rule,
+        rule: ScanRule,
         chunk: usize,
         layout: StateLayout,
-    ) -> Result<Scan<'_>> {
-        let [b, t, groups, d] = super::four("q", &self.q)?;
-        let [_, _, h, e] = super::four("v", &self.v)?;
+        [b, t, groups, d, h, e]: [i64; 6],
+    ) -> Result<()> {
         let expect = |what: &str, x: &Tensor, want: &[i64]| match x.size() == want {
             true => Ok(()),
             false => Err(KernelError::new(format!(
@@ -144,7 +143,7 @@ impl Dense {
                 return Err(KernelError::new(format!("a {rule:?} scan and its beta")));
             }
         }
-        match (rule == Rule::LowRank, &self.low_rank) {
+        match (rule == ScanRule::LowRank, &self.low_rank) {
             (true, Some([x, y])) => {
                 expect("a", x, &channels)?;
                 expect("b", y, &channels)?;
@@ -155,14 +154,27 @@ impl Dense {
             }
         }
         if let Some(state) = &self.state {
-            expect("state", state, &layout.of([b, h, d, e]))?;
+            expect("state", state, &layout.sizes([b, h, d, e]))?;
         }
-        if layout == StateLayout::Values && rule != Rule::Scalar {
+        if layout == StateLayout::Values && rule != ScanRule::Scalar {
             return Err(KernelError::new(format!("a {rule:?} scan of states by value")));
         }
         if groups == 0 || h % groups != 0 || chunk == 0 {
             return Err(KernelError::new(format!("{h} heads over {groups} groups")));
         }
+        Ok(())
+    }
+
+    pub(super) fn scan(
+        &self,
+        isa: Isa,
+        rule: ScanRule,
+        chunk: usize,
+        layout: StateLayout,
+    ) -> Result<Scan<'_>> {
+        let [b, t, groups, d] = super::four("q", &self.q)?;
+        let [_, _, h, e] = super::four("v", &self.v)?;
+        self.check(rule, chunk, layout, [b, t, groups, d, h, e])?;
         let size = |n: i64| n as usize;
         let sizes = Sizes {
             batch: size(b),
@@ -199,7 +211,7 @@ impl Dense {
 /// Checked operands, for all tasks to read.
 pub(super) struct Scan<'a> {
     pub(super) isa: Isa,
-    pub(super) rule: Rule,
+    pub(super) rule: ScanRule,
     pub(super) layout: StateLayout,
     pub(super) sizes: Sizes,
     pub(super) scale: f32,

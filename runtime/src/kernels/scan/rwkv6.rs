@@ -11,14 +11,14 @@ use super::super::ffi::{self, ByHead, HeadRows};
 use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, KernelError};
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::{
     CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct Rwkv6Operands<'a> {
     pub r: &'a Tensor,
     pub k: &'a Tensor,
     pub v: &'a Tensor,
@@ -26,10 +26,10 @@ pub struct Operands<'a> {
     pub u: &'a Tensor,
 }
 
-pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: Rwkv6Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.v;
     let [r, k, v, g, u] = &wide(operands.all())?;
-    let operands = Operands { r, k, v, g, u };
+    let operands = Rwkv6Operands { r, k, v, g, u };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => chunked(isa, CHANNEL_CHUNK, operands, state)?,
         Path::Reference(_) => steps(operands, state)?,
@@ -39,10 +39,10 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 }
 
 /// From zero state: dr, dk, dv, dg, du.
-pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
+pub fn backward(path: Path, dy: &Tensor, operands: Rwkv6Operands<'_>) -> Result<[Tensor; 5]> {
     let like = operands.all();
     let ([r, k, v, g, u], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { r, k, v, g, u };
+    let operands = Rwkv6Operands { r, k, v, g, u };
     let grads = match path {
         Path::Fused(isa) => chunked_backward(isa, CHANNEL_CHUNK, dy, operands)?,
         Path::Reference(_) => steps_backward(dy, operands)?,
@@ -51,7 +51,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     narrow(&grads, like)
 }
 
-impl<'a> Operands<'a> {
+impl<'a> Rwkv6Operands<'a> {
     pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [r, k, v, g, u] = exactly(x)?;
         Ok(Self { r, k, v, g, u })
@@ -62,7 +62,7 @@ impl<'a> Operands<'a> {
     }
 
     fn fused(self, early: &'a Tensor) -> FusedOperands<'a> {
-        let Operands { r: _, k, v, g, u: _ } = self;
+        let Rwkv6Operands { r: _, k, v, g, u: _ } = self;
         FusedOperands { q: early, k, v, g, beta: None, low_rank: None, scale: 1.0 }
     }
 
@@ -92,14 +92,14 @@ fn earlier(x: &Tensor) -> Result<Tensor> {
 fn chunked(
     isa: Isa,
     chunk: usize,
-    operands: Operands<'_>,
+    operands: Rwkv6Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
     let [b, time, h, d, e] = operands.sizes()?;
     let early = earlier(operands.r)?;
     let scanned = fused::forward(
         isa,
-        Rule::Channel,
+        ScanRule::Channel,
         StateLayout::Keys,
         chunk,
         operands.fused(&early),
@@ -123,12 +123,13 @@ fn chunked_backward(
     isa: Isa,
     chunk: usize,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: Rwkv6Operands<'_>,
 ) -> Result<[Tensor; 5]> {
     let [b, time, h, d, e] = operands.sizes()?;
     let early = earlier(operands.r)?;
     let shifted = earlier(dy)?;
-    let mut grads = fused::backward(isa, Rule::Channel, chunk, &shifted, operands.fused(&early))?;
+    let mut grads =
+        fused::backward(isa, ScanRule::Channel, chunk, &shifted, operands.fused(&early))?;
     let mut dr = grads.q.f_zeros_like()?;
     let mut bonus = dr.f_new_zeros([b as i64, 1, h as i64, d as i64], (dr.kind(), dr.device()))?;
     let dense = Dense::from_operands(operands)?;
@@ -155,7 +156,7 @@ fn chunked_backward(
 struct Dense([Tensor; 4]);
 
 impl Dense {
-    fn from_operands(Operands { r, k, v, g: _, u }: Operands<'_>) -> Result<Self> {
+    fn from_operands(Rwkv6Operands { r, k, v, g: _, u }: Rwkv6Operands<'_>) -> Result<Self> {
         Ok(Self([r.f_contiguous()?, k.f_contiguous()?, v.f_contiguous()?, u.f_contiguous()?]))
     }
 
@@ -259,8 +260,8 @@ fn add_scaled<const FMA: bool>(into: &mut [f32], by: f32, x: &[f32]) {
     into.iter_mut().zip(x).for_each(|(to, x)| *to = mul_add::<FMA>(by, *x, *to));
 }
 
-fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    let Operands { r, k, v, g: _, u } = operands;
+fn steps(operands: Rwkv6Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    let Rwkv6Operands { r, k, v, g: _, u } = operands;
     let [_, time, _, _] = four("r", r)?;
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
@@ -274,8 +275,8 @@ fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
 
 /// With D = ∂/∂S_t and c = dy · v: dr = S_{t−1} dy + c u k, dk = D v + c u r, dv = Dᵀ k + (Σ r u k) dy,
 /// dg = exp g ⊙ Σ_e D ⊙ S_{t−1}, du = Σ c r k; then D ← diag(exp g) D + r dyᵀ.
-fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
-    let Operands { r, k, v, g, u } = operands;
+fn steps_backward(dy: &Tensor, operands: Rwkv6Operands<'_>) -> Result<[Tensor; 5]> {
+    let Rwkv6Operands { r, k, v, g, u } = operands;
     let [_, time, _, _] = four("r", r)?;
     let mut states = vec![begin(operands, None)?];
     for t in 1..time {
@@ -303,14 +304,14 @@ fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
     Ok([reversed(dr)?, reversed(dk)?, reversed(dv)?, reversed(dg)?, du])
 }
 
-fn begin(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
+fn begin(operands: Rwkv6Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
     let [b, _, h, d] = four("r", operands.r)?;
     let [_, _, _, e] = four("v", operands.v)?;
     start(state, [b, h, d, e], operands.r)
 }
 
-fn step(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
-    let Operands { r: _, k, v, g, u: _ } = operands;
+fn step(operands: Rwkv6Operands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
+    let Rwkv6Operands { r: _, k, v, g, u: _ } = operands;
     let kept = s.f_mul(&at(g, t)?.f_exp()?.f_unsqueeze(-1)?)?;
     Ok(kept.f_add(&outer(&at(k, t)?, &at(v, t)?)?)?)
 }
@@ -340,7 +341,7 @@ mod tests {
     }
 
     fn all(path: Path, [r, k, v, g, u, dy, s]: &[Tensor; 7], stateful: bool) -> Vec<Tensor> {
-        let operands = Operands { r, k, v, g, u };
+        let operands = Rwkv6Operands { r, k, v, g, u };
         let Scanned { y, state } = forward(path, operands, stateful.then_some(s)).unwrap();
         [y, state].into_iter().chain(backward(path, dy, operands).unwrap()).collect()
     }
@@ -369,7 +370,7 @@ mod tests {
     fn the_reference_is_autograd() {
         let leaves = case([2, 9, 2, 4, 3], Some(0.7)).map(|x| x.to_kind(Kind::Double));
         let [r, k, v, g, u, dy, _] = leaves.map(|x| x.set_requires_grad(true));
-        let operands = Operands { r: &r, k: &k, v: &v, g: &g, u: &u };
+        let operands = Rwkv6Operands { r: &r, k: &k, v: &v, g: &g, u: &u };
         let loss = (steps(operands, None).unwrap().y * &dy).sum(Kind::Double);
         let theirs = Tensor::run_backward(&[loss], &[&r, &k, &v, &g, &u], false, false);
         assert_close(&steps_backward(&dy, operands).unwrap(), &theirs, 1e-12, "autograd");

@@ -40,6 +40,22 @@ pub(super) struct Scalar {
     dbeta: Vec<f32>,
 }
 
+/// The terms of a gate's gradient: pairs (i, j) that it is between.
+struct GateTerms {
+    /// As differences: +x at i, −x at j.
+    pairs: Vec<f64>,
+    /// From the chunk's start to i.
+    from_start: Vec<f64>,
+    /// From j to the chunk's end.
+    until_end: Vec<f64>,
+}
+
+impl GateTerms {
+    fn new(rows: usize) -> Self {
+        Self { pairs: vec![0.0; rows + 1], from_start: vec![0.0; rows], until_end: vec![0.0; rows] }
+    }
+}
+
 impl Scalar {
     pub(super) fn new(scan: &Scan<'_>, delta: bool) -> Self {
         let sizes = scan.sizes;
@@ -178,10 +194,7 @@ impl Scalar {
         self.values(s);
         self.attend();
         let end = self.since_start[rows - 1];
-        // The terms of a gate's gradient: pairs (i, j) that it is between.
-        let mut pairs = vec![0.0f64; rows + 1]; // as differences: +x at i, −x at j
-        let mut from_start = vec![0.0f64; rows]; // from the chunk's start to i
-        let mut until_end = vec![0.0f64; rows]; // from j to the chunk's end
+        let mut terms = GateTerms::new(rows);
         let through = f64::from(end) * dot(ds, s);
 
         // dU = Aᵀ dY + r ⊙ (K dS)
@@ -195,7 +208,7 @@ impl Scalar {
         transpose(isa, &mut u_t, &self.u, ep);
         let mut da = vec![0.0; rows * rows];
         add_product(isa, &mut da, plain(&self.tokens.dy, ep), &u_t, [rows, ep, rows]);
-        count_pairs(&da, &self.scores, &mut pairs, rows);
+        count_pairs(&da, &self.scores, &mut terms.pairs, rows);
         da.iter_mut().zip(&self.between).for_each(|(da, m)| *da *= m);
 
         // dQ = (dA ⊙ M) K + p ⊙ (dY Sᵀ)
@@ -204,7 +217,7 @@ impl Scalar {
         self.dq.fill(0.0);
         add_product(isa, &mut self.dq, plain(&self.tokens.dy, ep), &s_t, [rows, ep, dp]);
         scale_rows(&mut self.dq, &self.since_start, dp);
-        add_rows(&mut from_start, &self.dq, &self.tokens.q, dp);
+        add_rows(&mut terms.from_start, &self.dq, &self.tokens.q, dp);
         add_product(isa, &mut self.dq, plain(&da, rows), &self.tokens.k, [rows, rows, dp]);
 
         // dK = (dA ⊙ M)ᵀ Q + r ⊙ (U dSᵀ)
@@ -213,7 +226,7 @@ impl Scalar {
         self.dk.fill(0.0);
         add_product(isa, &mut self.dk, plain(&self.u, ep), &ds_t, [rows, ep, dp]);
         scale_rows(&mut self.dk, &self.to_end, dp);
-        add_rows(&mut until_end, &self.dk, &self.tokens.k, dp);
+        add_rows(&mut terms.until_end, &self.dk, &self.tokens.k, dp);
         add_product(isa, &mut self.dk, flipped(&da, rows), &self.tokens.q, [rows, rows, dp]);
 
         // dS = p_C dS + (p ⊙ Q)ᵀ dY
@@ -223,38 +236,7 @@ impl Scalar {
         add_product(isa, ds, flipped(&faded, dp), &self.tokens.dy, [dp, rows, ep]);
 
         if self.delta {
-            // dW = (I + L)⁻ᵀ dU, dL = −dW Uᵀ
-            solve_transposed(isa, &self.lower, &mut du, rows, ep);
-            let mut dl = vec![0.0; rows * rows];
-            add_product(isa, &mut dl, plain(&du, ep), &u_t, [rows, ep, rows]);
-            dl.iter_mut().for_each(|x| *x = -*x);
-            count_pairs(&dl, &self.lower, &mut pairs, rows);
-            for i in 0..rows {
-                let (dw, v) = (&du[i * ep..][..ep], &self.tokens.v[i * ep..][..ep]);
-                let error = v.iter().zip(&self.z[i * ep..]).map(|(v, z)| v - z);
-                let written: f32 = dw.iter().zip(error).map(|(dw, r)| dw * r).sum();
-                let row = i * rows..(i + 1) * rows;
-                let kept = dl[row.clone()].iter().zip(&self.overlap[row.clone()]);
-                self.dbeta[i] = written + kept.map(|(dl, kk)| dl * kk).sum::<f32>();
-                // dL ⊙ β ⊙ M
-                let beta = self.tokens.beta[i];
-                let decays = &self.between[row.clone()];
-                for (j, (dl, m)) in dl[row].iter_mut().zip(decays).enumerate() {
-                    *dl = if j < i { *dl * beta * m } else { 0.0 };
-                }
-            }
-            // dV = β ⊙ dW, dZ = −dV
-            scale_rows(&mut du, &self.tokens.beta, ep);
-            self.dv.copy_from_slice(&du);
-            for x in &mut du {
-                *x = -*x;
-            }
-            add_rows(&mut from_start, &du, &self.z, ep);
-            scale_rows(&mut du, &self.since_start, ep); // p ⊙ dZ
-            add_product(isa, &mut self.dk, plain(&du, ep), &s_t, [rows, ep, dp]);
-            add_product(isa, ds, flipped(&self.tokens.k, dp), &du, [dp, rows, ep]);
-            add_product(isa, &mut self.dk, plain(&dl, rows), &self.tokens.k, [rows, rows, dp]);
-            add_product(isa, &mut self.dk, flipped(&dl, rows), &self.tokens.k, [rows, rows, dp]);
+            self.delta_gradients(&mut du, ds, &u_t, &s_t, &mut terms);
         } else {
             for (i, (du, v)) in du.chunks_exact(ep).zip(self.tokens.v.chunks_exact(ep)).enumerate()
             {
@@ -263,15 +245,67 @@ impl Scalar {
             scale_rows(&mut du, &self.tokens.beta, ep);
             self.dv.copy_from_slice(&du);
         }
+        self.gate_gradients(&terms, through);
+    }
 
-        // dg_t: pairs with i ≥ t > j, starts with i ≥ t, ends with j < t, and the whole chunk.
+    /// The part of the delta rule: gradients of the solution U, from `du`, of V and β, and what they add to the others.
+    /// `u_t` and `s_t` are transposes.
+    #[inline(always)]
+    fn delta_gradients(
+        &mut self,
+        du: &mut [f32],
+        ds: &mut [f32],
+        u_t: &[f32],
+        s_t: &[f32],
+        terms: &mut GateTerms,
+    ) {
+        let Sizes { rows, dp, ep, .. } = self.sizes;
+        let isa = self.isa;
+        // dW = (I + L)⁻ᵀ dU, dL = −dW Uᵀ
+        solve_transposed(isa, &self.lower, du, rows, ep);
+        let mut dl = vec![0.0; rows * rows];
+        add_product(isa, &mut dl, plain(du, ep), u_t, [rows, ep, rows]);
+        dl.iter_mut().for_each(|x| *x = -*x);
+        count_pairs(&dl, &self.lower, &mut terms.pairs, rows);
+        for i in 0..rows {
+            let (dw, v) = (&du[i * ep..][..ep], &self.tokens.v[i * ep..][..ep]);
+            let error = v.iter().zip(&self.z[i * ep..]).map(|(v, z)| v - z);
+            let written: f32 = dw.iter().zip(error).map(|(dw, r)| dw * r).sum();
+            let row = i * rows..(i + 1) * rows;
+            let kept = dl[row.clone()].iter().zip(&self.overlap[row.clone()]);
+            self.dbeta[i] = written + kept.map(|(dl, kk)| dl * kk).sum::<f32>();
+            // dL ⊙ β ⊙ M
+            let beta = self.tokens.beta[i];
+            let decays = &self.between[row.clone()];
+            for (j, (dl, m)) in dl[row].iter_mut().zip(decays).enumerate() {
+                *dl = if j < i { *dl * beta * m } else { 0.0 };
+            }
+        }
+        // dV = β ⊙ dW, dZ = −dV
+        scale_rows(du, &self.tokens.beta, ep);
+        self.dv.copy_from_slice(du);
+        for x in &mut *du {
+            *x = -*x;
+        }
+        add_rows(&mut terms.from_start, du, &self.z, ep);
+        scale_rows(du, &self.since_start, ep); // p ⊙ dZ
+        add_product(isa, &mut self.dk, plain(du, ep), s_t, [rows, ep, dp]);
+        add_product(isa, ds, flipped(&self.tokens.k, dp), du, [dp, rows, ep]);
+        add_product(isa, &mut self.dk, plain(&dl, rows), &self.tokens.k, [rows, rows, dp]);
+        add_product(isa, &mut self.dk, flipped(&dl, rows), &self.tokens.k, [rows, rows, dp]);
+    }
+
+    /// dg_t: pairs with i ≥ t > j, starts with i ≥ t, ends with j < t, and the whole chunk.
+    #[inline(always)]
+    fn gate_gradients(&mut self, terms: &GateTerms, through: f64) {
+        let rows = self.sizes.rows;
         let mut after = 0.0;
         for t in (0..rows).rev() {
-            after += pairs[t] + from_start[t];
+            after += terms.pairs[t] + terms.from_start[t];
             self.dg[t] = after as f32;
         }
         let mut before = through;
-        for (dg, until_end) in self.dg.iter_mut().zip(&until_end) {
+        for (dg, until_end) in self.dg.iter_mut().zip(&terms.until_end) {
             *dg = (f64::from(*dg) + before) as f32;
             before += until_end;
         }

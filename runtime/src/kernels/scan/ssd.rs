@@ -8,14 +8,14 @@ use tch::{Kind, Tensor};
 use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::{
     Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, exactly, four, narrow, not_here,
     outer, over_matrix, reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Operands<'a> {
+pub struct SsdOperands<'a> {
     pub x: &'a Tensor,
     pub dt: &'a Tensor,
     pub a: &'a Tensor,
@@ -24,10 +24,10 @@ pub struct Operands<'a> {
     pub d: &'a Tensor,
 }
 
-pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: SsdOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let like = operands.x;
     let [x, dt, a, b, c, d] = &wide(operands.all())?;
-    let operands = Operands { x, dt, a, b, c, d };
+    let operands = SsdOperands { x, dt, a, b, c, d };
     let Scanned { y, state } = match path {
         Path::Fused(isa) => chunked(isa, SCALAR_CHUNK, operands, state)?,
         Path::Reference(_) => steps(operands, state)?,
@@ -37,10 +37,10 @@ pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Re
 }
 
 /// From zero state: dx, ddt, da, db, dc, dd.
-pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+pub fn backward(path: Path, dy: &Tensor, operands: SsdOperands<'_>) -> Result<[Tensor; 6]> {
     let like = operands.all();
     let ([x, dt, a, b, c, d], [dy]) = (&wide(like)?, &wide([dy])?);
-    let operands = Operands { x, dt, a, b, c, d };
+    let operands = SsdOperands { x, dt, a, b, c, d };
     let grads = match path {
         Path::Fused(isa) => chunked_backward(isa, SCALAR_CHUNK, dy, operands)?,
         Path::Reference(_) => steps_backward(dy, operands)?,
@@ -53,12 +53,12 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
 pub(super) fn chunked(
     isa: Isa,
     chunk: usize,
-    operands: Operands<'_>,
+    operands: SsdOperands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
-    let Operands { x, dt, a, d, .. } = operands;
+    let SsdOperands { x, dt, a, d, .. } = operands;
     let gates = dt.f_mul(a)?; // [b, t, h]
-    let (rule, layout) = (Rule::Scalar, StateLayout::Values);
+    let (rule, layout) = (ScanRule::Scalar, StateLayout::Values);
     let mut scan = fused::forward(isa, rule, layout, chunk, operands.fused(&gates), state)?;
     let y = scan.y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?;
     Ok(Scanned { y, state: scan.state })
@@ -68,13 +68,13 @@ pub(super) fn chunked_backward(
     isa: Isa,
     chunk: usize,
     dy: &Tensor,
-    operands: Operands<'_>,
+    operands: SsdOperands<'_>,
 ) -> Result<[Tensor; 6]> {
-    let Operands { x, dt, a, b, c: _, d } = operands;
+    let SsdOperands { x, dt, a, b, c: _, d } = operands;
     let [_, _, heads, _] = four("x", x)?;
     let [_, _, groups, _] = four("b", b)?;
     let gates = dt.f_mul(a)?;
-    let mut grads = fused::backward(isa, Rule::Scalar, chunk, dy, operands.fused(&gates))?;
+    let mut grads = fused::backward(isa, ScanRule::Scalar, chunk, dy, operands.fused(&gates))?;
     let ddt = grads.beta.ok_or_else(|| KernelError::new("no gradient of dt".to_owned()))?;
     let per_head = |x: &Tensor| x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>);
     let times = heads / groups.max(1);
@@ -88,7 +88,7 @@ pub(super) fn chunked_backward(
     ])
 }
 
-impl<'a> Operands<'a> {
+impl<'a> SsdOperands<'a> {
     pub(super) fn from_inputs(x: &[&'a Tensor]) -> Result<Self> {
         let [x, dt, a, b, c, d] = exactly(x)?;
         Ok(Self { x, dt, a, b, c, d })
@@ -99,12 +99,12 @@ impl<'a> Operands<'a> {
     }
 
     fn fused(self, gates: &'a Tensor) -> FusedOperands<'a> {
-        let Operands { x, dt, b, c, .. } = self;
+        let SsdOperands { x, dt, b, c, .. } = self;
         FusedOperands { q: c, k: b, v: x, g: gates, beta: Some(dt), low_rank: None, scale: 1.0 }
     }
 }
 
-pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub(super) fn steps(operands: SsdOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let (scan, mut s) = Scan::begin(operands, state)?;
     let mut y = Vec::new();
     for t in 0..scan.time {
@@ -117,9 +117,9 @@ pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Sc
 
 /// With D = ∂/∂S_t: D gains dy cᵀ; dc = Sᵀ dy; dx = dt D b + d dy; db = dt Dᵀ x; dd = Σ dy · x; with
 /// α = exp(dt a) and dα = Σ D ⊙ S_{t−1}: ddt = x · D b + a α dα, da = Σ dt α dα; then D ← α D.
-pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+pub(super) fn steps_backward(dy: &Tensor, operands: SsdOperands<'_>) -> Result<[Tensor; 6]> {
     let (scan, zeros) = Scan::begin(operands, None)?;
-    let Operands { x, dt, a, b: _, c: _, d } = operands;
+    let SsdOperands { x, dt, a, b: _, c: _, d } = operands;
     let mut states = vec![zeros];
     for t in 0..scan.time {
         if let Some(before) = states.last() {
@@ -163,7 +163,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Ten
 
 /// Operands with b and c spread over heads.
 struct Scan<'a> {
-    operands: Operands<'a>,
+    operands: SsdOperands<'a>,
     b: Tensor, // [b, t, h, n]
     c: Tensor, // [b, t, h, n]
     time: i64,
@@ -172,7 +172,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn begin(operands: Operands<'a>, state: Option<&Tensor>) -> Result<(Self, Tensor)> {
+    fn begin(operands: SsdOperands<'a>, state: Option<&Tensor>) -> Result<(Self, Tensor)> {
         let [batch, time, heads, p] = four("x", operands.x)?;
         let [_, _, groups, n] = four("b", operands.b)?;
         if groups == 0 || heads % groups != 0 {
@@ -185,7 +185,7 @@ impl<'a> Scan<'a> {
     }
 
     fn step(&self, s: &Tensor, t: i64) -> Result<Tensor> {
-        let Operands { x, dt, a, .. } = self.operands;
+        let SsdOperands { x, dt, a, .. } = self.operands;
         let dt = at(dt, t)?;
         let kept = s.f_mul(&over_matrix(&dt.f_mul(a)?.f_exp()?)?)?;
         let x = at(x, t)?.f_mul(&dt.f_unsqueeze(-1)?)?;

@@ -5,7 +5,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::super::Isa;
 use super::fused;
-use super::operands::{FusedOperands, Rule, StateLayout};
+use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::*;
 
 const F32: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -41,8 +41,8 @@ struct Shape {
 }
 
 /// Tensors of a case: q, k, v, g, beta, dy, state.
-struct Case {
-    rule: Rule,
+struct ScanCase {
+    rule: ScanRule,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -52,17 +52,17 @@ struct Case {
     state: Tensor,
 }
 
-impl Case {
-    fn new(rule: Rule, shape: Shape, strength: Option<f64>) -> Self {
+impl ScanCase {
+    fn new(rule: ScanRule, shape: Shape, strength: Option<f64>) -> Self {
         let Shape { b, t, h, groups, d, e } = shape;
-        let gated: &[i64] = if rule == Rule::Channel { &[b, t, h, d] } else { &[b, t, h] };
+        let gated: &[i64] = if rule == ScanRule::Channel { &[b, t, h, d] } else { &[b, t, h] };
         let k = numbers(2, &[b, t, groups, d]);
         // Keys of length one, as in the delta rule; longer ones make it grow without bound.
         let norm = k.square().sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>).sqrt() + 1e-6;
-        Case {
+        ScanCase {
             rule,
             q: numbers(1, &[b, t, groups, d]),
-            k: if rule == Rule::Delta { k / norm } else { k },
+            k: if rule == ScanRule::Delta { k / norm } else { k },
             v: numbers(3, &[b, t, h, e]),
             g: gates(4, gated, strength),
             beta: (numbers(5, &[b, t, h]) + 1.0) * 0.5,
@@ -73,7 +73,7 @@ impl Case {
 
     fn chunked(&self, chunk: usize, state: Option<&Tensor>) -> Vec<Tensor> {
         let isa = Isa::of_process();
-        let beta = (self.rule != Rule::Channel).then_some(&self.beta);
+        let beta = (self.rule != ScanRule::Channel).then_some(&self.beta);
         let (q, k, v, g) = (&self.q, &self.k, &self.v, &self.g);
         let operands = FusedOperands { q, k, v, g, beta, low_rank: None, scale: 0.5 };
         let Scanned { y, state } =
@@ -95,22 +95,23 @@ impl Case {
         let by = 0.5 * (d as f64).sqrt();
         let state = state.map(double);
         match self.rule {
-            Rule::Channel => {
+            ScanRule::Channel => {
                 let q = double(&self.q) * by;
-                let o = gla::Operands { q: &q, k: &k, v: &v, g: &g, scale: None };
+                let o = gla::GlaOperands { q: &q, k: &k, v: &v, g: &g, scale: None };
                 let Scanned { y, state } = gla::steps(o, state.as_ref()).unwrap();
                 let [dq, dk, dv, dg] = gla::steps_backward(&dy, o).unwrap();
                 vec![y, state, dq * by, dk, dv, dg]
             }
-            Rule::Delta => {
+            ScanRule::Delta => {
                 let q = double(&self.q) * by;
-                let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g, scale: None };
+                let o =
+                    delta::DeltaOperands { q: &q, k: &k, v: &v, beta: &beta, g: &g, scale: None };
                 let Scanned { y, state } = delta::steps(o, state.as_ref()).unwrap();
                 let [dq, dk, dv, dbeta, dg] = delta::steps_backward(&dy, o).unwrap();
                 vec![y, state, dq * by, dk, dv, dg, dbeta]
             }
-            Rule::LowRank => unreachable!("its tests are in dplr.rs"),
-            Rule::Scalar => {
+            ScanRule::LowRank => unreachable!("its tests are in dplr.rs"),
+            ScanRule::Scalar => {
                 let q = double(&self.q) * 0.5;
                 let mut all = scalar_steps(&q, &k, &v, &g, &beta, &dy, state.as_ref());
                 all[2] = &all[2] * 0.5;
@@ -169,8 +170,8 @@ pub(super) fn assert_close(got: &[Tensor], want: &[Tensor], tolerance: f64, what
     }
 }
 
-fn rules() -> impl Strategy<Value = Rule> {
-    prop_oneof![Just(Rule::Channel), Just(Rule::Scalar), Just(Rule::Delta)]
+fn rules() -> impl Strategy<Value = ScanRule> {
+    prop_oneof![Just(ScanRule::Channel), Just(ScanRule::Scalar), Just(ScanRule::Delta)]
 }
 
 fn widths() -> impl Strategy<Value = i64> {
@@ -187,18 +188,18 @@ proptest! {
         strength in prop_oneof![Just(None), Just(Some(0.0)), Just(Some(0.01)), Just(Some(1.0)), Just(Some(50.0))],
         stateful in any::<bool>(),
     ) {
-        let groups = if rule == Rule::Scalar { 1 } else { times };
-        let case = Case::new(rule, Shape { b, t, h: times, groups, d, e }, strength);
+        let groups = if rule == ScanRule::Scalar { 1 } else { times };
+        let case = ScanCase::new(rule, Shape { b, t, h: times, groups, d, e }, strength);
         let state = stateful.then_some(&case.state);
         let what = format!("{rule:?}");
         assert_close(&case.chunked(chunk, state), &case.steps(state), 2e-5, &what);
     }
 
     #[test]
-    fn two_pieces_are_one(rule in rules(), t in 2i64..=150, cut in 1i64..150) {
+    fn a_sequence_in_two_pieces_gives_the_same_results(rule in rules(), t in 2i64..=150, cut in 1i64..150) {
         let cut = 1 + (cut - 1) % (t - 1);
-        let case = Case::new(rule, Shape { b: 1, t, h: 2, groups: 2, d: 8, e: 16 }, None);
-        let part = |from: i64, count: i64| Case {
+        let case = ScanCase::new(rule, Shape { b: 1, t, h: 2, groups: 2, d: 8, e: 16 }, None);
+        let part = |from: i64, count: i64| ScanCase {
             rule,
             q: case.q.narrow(1, from, count),
             k: case.k.narrow(1, from, count),
@@ -208,20 +209,20 @@ proptest! {
             dy: case.dy.narrow(1, from, count),
             state: case.state.copy(),
         };
-        let whole = case.chunked(16, Some(&case.state));
+        let uncut = case.chunked(16, Some(&case.state));
         let first = part(0, cut).chunked(16, Some(&case.state));
         let second = part(cut, t - cut).chunked(16, Some(&first[1]));
         let y = Tensor::cat(&[&first[0], &second[0]], 1);
         let double = |x: &Tensor| x.to_kind(Kind::Double);
-        assert_close(&[y, second[1].copy()], &[double(&whole[0]), double(&whole[1])], 1e-5, "pieces");
+        assert_close(&[y, second[1].copy()], &[double(&uncut[0]), double(&uncut[1])], 1e-5, "pieces");
     }
 }
 
 #[test]
 fn threads_change_no_bit() {
-    let rules = [Rule::Channel, Rule::Scalar, Rule::Delta];
+    let rules = [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta];
     for (rule, t) in rules.into_iter().flat_map(|rule| [3, 100].map(|t| (rule, t))) {
-        let case = Case::new(rule, Shape { b: 2, t, h: 3, groups: 3, d: 16, e: 24 }, None);
+        let case = ScanCase::new(rule, Shape { b: 2, t, h: 3, groups: 3, d: 16, e: 24 }, None);
         let before = tch::get_num_threads();
         let runs = [1, 2, 3].map(|threads| {
             tch::set_num_threads(threads);
@@ -240,9 +241,9 @@ fn threads_change_no_bit() {
 #[test]
 fn released_head_widths() {
     for (d, e) in [(64, 128), (128, 256), (256, 256), (128, 64)] {
-        for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
-            let case = Case::new(rule, Shape { b: 1, t: 70, h: 1, groups: 1, d, e }, None);
-            let chunk = if rule == Rule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
+        for rule in [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta] {
+            let case = ScanCase::new(rule, Shape { b: 1, t: 70, h: 1, groups: 1, d, e }, None);
+            let chunk = if rule == ScanRule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
             let state = Some(&case.state);
             assert_close(&case.chunked(chunk, state), &case.steps(state), 2e-5, "wide heads");
         }
@@ -261,20 +262,21 @@ fn bf16_operands_meet_f32_states() {
         .flat_map(|p| [2, 37].map(|t| (p, t)))
     {
         let shape = Shape { b: 2, t, h: 2, groups: 2, d: 8, e: 12 };
-        for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
-            let Case { q, k, v, g, beta, dy, state, .. } = Case::new(rule, shape, Some(0.3));
+        for rule in [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta] {
+            let ScanCase { q, k, v, g, beta, dy, state, .. } =
+                ScanCase::new(rule, shape, Some(0.3));
             let all = |to: &dyn Fn(&Tensor) -> Tensor| {
                 let [q, k, v, g, beta, dy] = [&q, &k, &v, &g, &beta, &dy].map(to);
                 let (a, d) = (to(&numbers(8, &[2])), to(&numbers(9, &[2])));
                 let state = Some(&state);
                 let (Scanned { y, state }, grads): (Scanned, Vec<Tensor>) = match rule {
-                    Rule::Channel => {
-                        let o = gla::Operands { q: &q, k: &k, v: &v, g: &g, scale: None };
+                    ScanRule::Channel => {
+                        let o = gla::GlaOperands { q: &q, k: &k, v: &v, g: &g, scale: None };
                         let grads = gla::backward(path, &dy, o).unwrap();
                         (gla::forward(path, o, state).unwrap(), grads.into())
                     }
-                    Rule::Delta => {
-                        let o = delta::Operands {
+                    ScanRule::Delta => {
+                        let o = delta::DeltaOperands {
                             q: &q,
                             k: &k,
                             v: &v,
@@ -285,9 +287,9 @@ fn bf16_operands_meet_f32_states() {
                         let grads = delta::backward(path, &dy, o).unwrap();
                         (delta::forward(path, o, state).unwrap(), grads.into())
                     }
-                    Rule::LowRank => unreachable!("its tests are in dplr.rs"),
-                    Rule::Scalar => {
-                        let o = ssd::Operands { x: &v, dt: &beta, a: &a, b: &k, c: &q, d: &d };
+                    ScanRule::LowRank => unreachable!("its tests are in dplr.rs"),
+                    ScanRule::Scalar => {
+                        let o = ssd::SsdOperands { x: &v, dt: &beta, a: &a, b: &k, c: &q, d: &d };
                         let state = state.map(|s| s.transpose(2, 3).contiguous());
                         let grads = ssd::backward(path, &dy, o).unwrap();
                         (ssd::forward(path, o, state.as_ref()).unwrap(), grads.into())
@@ -309,11 +311,11 @@ fn bf16_operands_meet_f32_states() {
 
 #[test]
 fn long_times_and_strong_gates_lose_nothing() {
-    for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
+    for rule in [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta] {
         for strength in [None, Some(1e-6), Some(1e4), Some(f64::INFINITY)] {
             let shape = Shape { b: 1, t: 1500, h: 1, groups: 1, d: 4, e: 4 };
-            let case = Case::new(rule, shape, strength);
-            let chunk = if rule == Rule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
+            let case = ScanCase::new(rule, shape, strength);
+            let chunk = if rule == ScanRule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
             let got = case.chunked(chunk, None);
             let mut want = case.steps(None);
             if strength == Some(f64::INFINITY) {
@@ -330,8 +332,8 @@ fn long_times_and_strong_gates_lose_nothing() {
 fn sixteen_thousand_tokens() {
     let shape = Shape { b: 1, t: 16_384, h: 1, groups: 1, d: 4, e: 3 };
     for strength in [Some(1e-7), Some(1000.0), None] {
-        for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
-            let case = Case::new(rule, shape, strength);
+        for rule in [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta] {
+            let case = ScanCase::new(rule, shape, strength);
             let row = |x: &Tensor| Vec::<f32>::try_from(x.reshape([-1])).unwrap();
             let (q, k, v) = (row(&case.q), row(&case.k), row(&case.v));
             let (g, beta) = (row(&case.g), row(&case.beta));
@@ -339,15 +341,15 @@ fn sixteen_thousand_tokens() {
             let mut y = Vec::new();
             for t in 0..16_384 {
                 for (c, row) in s.iter_mut().enumerate() {
-                    let gate = if rule == Rule::Channel { g[t * 4 + c] } else { g[t] };
+                    let gate = if rule == ScanRule::Channel { g[t * 4 + c] } else { g[t] };
                     row.iter_mut().for_each(|x| *x *= f64::from(gate).exp());
                 }
                 for j in 0..3 {
                     let mut u = f64::from(v[t * 3 + j]);
-                    if rule == Rule::Scalar {
+                    if rule == ScanRule::Scalar {
                         u *= f64::from(beta[t]);
                     }
-                    if rule == Rule::Delta {
+                    if rule == ScanRule::Delta {
                         let says: f64 = (0..4).map(|c| s[c][j] * f64::from(k[t * 4 + c])).sum();
                         u = f64::from(beta[t]) * (u - says);
                     }
@@ -357,7 +359,7 @@ fn sixteen_thousand_tokens() {
                     y.push(0.5 * (0..4).map(|c| s[c][j] * f64::from(q[t * 4 + c])).sum::<f64>());
                 }
             }
-            let chunk = if rule == Rule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
+            let chunk = if rule == ScanRule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
             let got = case.chunked(chunk, None);
             let want = Tensor::from_slice(&y).reshape([1, 16_384, 1, 3]);
             assert_close(&got[..1], &[want], 2e-5, &format!("{rule:?} {strength:?}"));
@@ -409,8 +411,8 @@ impl Given {
 
     /// Token t alone.
     fn token(&self, t: i64) -> Given {
-        let of = |x: &Tensor| if x.dim() < 3 { x.shallow_clone() } else { x.narrow(1, t, 1) };
-        let operands = self.operands.iter().map(of).collect();
+        let at_token = |x: &Tensor| if x.dim() < 3 { x.shallow_clone() } else { x.narrow(1, t, 1) };
+        let operands = self.operands.iter().map(at_token).collect();
         Given { scan: self.scan, operands, state: self.state.shallow_clone() }
     }
 }

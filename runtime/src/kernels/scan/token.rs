@@ -7,7 +7,7 @@
 use super::super::ffi::{HeadRows, Vectorised};
 use super::super::lanes::{SUMS, load, mul_add, store, total};
 use super::chunk::decay;
-use super::operands::{Rule, Scan, Sizes, StateLayout};
+use super::operands::{Scan, ScanRule, Sizes, StateLayout};
 
 /// Tokens up to which a pass over the state for each is faster than a chunk of them.
 pub(super) const FEW: usize = 4;
@@ -89,17 +89,17 @@ impl Values {
             gates => self.decay.iter_mut().zip(gates).for_each(|(to, g)| *to = decay(*g)),
         }
         match (scan.rule, token.low_rank) {
-            (Rule::Delta, _) => {
+            (ScanRule::Delta, _) => {
                 read::<FMA>(&mut self.w, token.k, state);
                 let alpha = self.decay.first().copied().unwrap_or(1.0);
                 let from = token.v.iter().zip(&self.w);
                 let errors = self.u.iter_mut().zip(from);
                 errors.for_each(|(u, (v, w))| *u = token.beta * (v - alpha * w));
             }
-            (Rule::Scalar, _) => {
+            (ScanRule::Scalar, _) => {
                 self.u.iter_mut().zip(token.v).for_each(|(u, v)| *u = token.beta * v);
             }
-            (Rule::Channel | Rule::LowRank, low_rank) => {
+            (ScanRule::Channel | ScanRule::LowRank, low_rank) => {
                 self.u.copy_from_slice(token.v);
                 if let Some([a, _]) = low_rank {
                     read::<FMA>(&mut self.w, a, state);

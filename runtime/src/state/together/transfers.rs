@@ -39,12 +39,12 @@ impl Underway<'_> {
                 self.division.team.begin_gather(&params, &parts, kind)?
             }
             Transfer::Scatter { round, unit, way: Way::Flat } => {
-                let own = self.gradients_to_send(round, unit)?;
-                self.division.team.begin_scatter(own, round, unit)?
+                let gradients = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter(gradients, round, unit)?
             }
             Transfer::Scatter { round, unit, way: Way::Inside } => {
-                let own = self.gradients_to_send(round, unit)?;
-                self.division.team.begin_scatter_inside(own, round, unit)?
+                let gradients = self.gradients_to_send(round, unit)?;
+                self.division.team.begin_scatter_inside(gradients, round, unit)?
             }
             Transfer::Scatter { round, unit, way: Way::Across } => {
                 let sums = std::mem::take(&mut self.inside);
@@ -100,19 +100,19 @@ impl Underway<'_> {
                     self.gradients = weights.tensors.iter().map(|_| Tensor::new()).collect();
                 }
                 let params = team.params_of(unit);
-                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
-                    let whole = whole.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
+                for (param, full) in params.iter().zip(team.gathered(params, &arrived)?) {
+                    let full = full.f_reshape(team.shape(*param)).map_err(ExecuteError::from)?;
                     if let Some(gradient) = self.gradients.get_mut(*param) {
-                        *gradient = whole;
+                        *gradient = full;
                     }
                 }
                 Ok(())
             }
             Transfer::Weights { unit } => {
                 let params = team.params_of(unit);
-                for (param, whole) in params.iter().zip(team.gathered(params, &arrived)?) {
+                for (param, full) in params.iter().zip(team.gathered(params, &arrived)?) {
                     let copied = tensor_of(&weights.tensors, *param)?.f_view([-1]);
-                    copied.and_then(|mut flat| flat.f_copy_(&whole)).map_err(ExecuteError::from)?;
+                    copied.and_then(|mut flat| flat.f_copy_(&full)).map_err(ExecuteError::from)?;
                 }
                 Ok(())
             }
@@ -137,14 +137,16 @@ impl Underway<'_> {
             Transfer::Weights { unit } => ("new weights", unit),
         };
         let paths = team.params_of(unit).iter().filter_map(|param| weights.paths.get(*param));
-        let of = match paths.collect::<Vec<_>>().as_slice() {
+        let parameters = match paths.collect::<Vec<_>>().as_slice() {
             [] => String::new(),
             [one] => format!(" of {one}"),
             [first, .., last] => format!(" of {first} to {last}"),
         };
         match out_of_memory(&error.message) {
             None => error,
-            Some(why) => ExecuteError::new(format!("exchange of the {what}{of}: {why}")).into(),
+            Some(why) => {
+                ExecuteError::new(format!("exchange of the {what}{parameters}: {why}")).into()
+            }
         }
     }
 
@@ -160,16 +162,16 @@ impl Underway<'_> {
         &mut self,
         params: &[usize],
         dtype: DType,
-        whole: Vec<Tensor>,
+        full: Vec<Tensor>,
     ) -> Result<(), ExecuteError> {
         let rounded = self.trainer.machine().kind_of(DType::Bf16);
         let Some(running) = &mut self.running else { return Ok(()) };
-        for (param, whole) in params.iter().zip(whole) {
-            let whole = whole.f_reshape(self.division.team.shape(*param))?;
+        for (param, full) in params.iter().zip(full) {
+            let full = full.f_reshape(self.division.team.shape(*param))?;
             let id = ParamId(*param as u32);
-            running.give(Input::Rounded(id), || Ok(whole.f_to_kind(rounded)?))?;
+            running.give(Input::Rounded(id), || Ok(full.f_to_kind(rounded)?))?;
             if dtype == DType::F32 {
-                running.give(Input::Param(id), || Ok(whole.shallow_clone()))?;
+                running.give(Input::Param(id), || Ok(full.shallow_clone()))?;
             }
         }
         Ok(())

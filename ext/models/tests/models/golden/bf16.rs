@@ -9,7 +9,7 @@ use runtime::execute::{Machine, Streamer, Trainer};
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
-use super::{Case, by_their_names, cases, folder};
+use super::{GoldenCase, by_their_names, cases, folder};
 use crate::models::support::{FAST, PLAIN, train_options};
 
 /// Errors may be this much larger than PyTorch's.
@@ -27,7 +27,7 @@ struct Results {
     gradients: Vec<Tensor>,
 }
 
-fn results(case: &Case, machine: Machine, fuse: bool) -> Results {
+fn results(case: &GoldenCase, machine: Machine, fuse: bool) -> Results {
     let compiled = case.compiled();
     let (tokens, targets) = (case.tensor("in/tokens"), case.tensor("in/targets"));
     let weights = case.weights(&compiled, machine);
@@ -47,7 +47,7 @@ fn squares(tensor: &Tensor) -> f64 {
 }
 
 /// Root mean square error of the logits, and the relative L2 error of all gradients together.
-fn errors(case: &Case, results: &Results) -> (f64, f64) {
+fn errors(case: &GoldenCase, results: &Results) -> (f64, f64) {
     let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
     let want = case.tensor("out/logits");
     let logits = (squares(&(double(&results.logits) - double(want))) / want.numel() as f64).sqrt();
@@ -66,7 +66,7 @@ fn errors(case: &Case, results: &Results) -> (f64, f64) {
     (logits, (off / whole).sqrt())
 }
 
-fn with_logits() -> Vec<Case> {
+fn with_logits() -> Vec<GoldenCase> {
     cases("").into_iter().filter(|case| case.tensors.contains_key("out/logits")).collect()
 }
 

@@ -4,22 +4,22 @@ use super::super::super::swiglu;
 use super::*;
 
 /// All results of a layer with its gated unit; forward also continues from a state.
-fn run_gated(path: Path, dy: &Tensor, operands: Operands<'_>, residual: bool) -> Vec<Tensor> {
+fn run_gated(path: Path, dy: &Tensor, operands: ConvOperands<'_>, residual: bool) -> Vec<Tensor> {
     let y = gated::forward(path, operands, residual).unwrap();
-    let fresh = Operands { state: None, ..operands };
+    let fresh = ConvOperands { state: None, ..operands };
     let Gradients { inputs, weight, bias, .. } =
         gated::backward(path, dy, fresh, residual).unwrap();
     [y].into_iter().chain(inputs).chain([weight]).chain(bias).collect()
 }
 
 /// The same with the fused kernels one after the other.
-fn run_apart(path: Path, dy: &Tensor, operands: Operands<'_>, residual: bool) -> Vec<Tensor> {
+fn run_apart(path: Path, dy: &Tensor, operands: ConvOperands<'_>, residual: bool) -> Vec<Tensor> {
     let options = Options { residual, activation: Activation::Identity };
-    let made = forward(path, operands, options).unwrap();
-    let y = swiglu::forward(path, &made[0], &made[1]).unwrap();
-    let fresh = Operands { state: None, ..operands };
-    let made = forward(path, fresh, options).unwrap();
-    let (dg, du) = swiglu::backward(path, dy, &made[0], &made[1]).unwrap();
+    let convolved = forward(path, operands, options).unwrap();
+    let y = swiglu::forward(path, &convolved[0], &convolved[1]).unwrap();
+    let fresh = ConvOperands { state: None, ..operands };
+    let convolved = forward(path, fresh, options).unwrap();
+    let (dg, du) = swiglu::backward(path, dy, &convolved[0], &convolved[1]).unwrap();
     let Gradients { inputs, weight, bias, .. } =
         backward(path, &[&dg, &du], fresh, options).unwrap();
     [y].into_iter().chain(inputs).chain([weight]).chain(bias).collect()
@@ -42,7 +42,7 @@ fn a_gated_unit_after_the_layer_equals_both_apart() {
                 let weight = Tensor::randn([2 * width, kernel], CPU);
                 let noise = Tensor::randn([2 * width], CPU);
                 let past = Tensor::randn([batch, kernel - 1, 2 * width], CPU);
-                let operands = Operands {
+                let operands = ConvOperands {
                     inputs: &refs(&inputs),
                     weight: &weight,
                     bias: (case % 2 == 0).then_some(&noise),
@@ -69,7 +69,7 @@ fn a_gated_unit_has_the_same_bits_on_one_thread_and_more() {
     let inputs = parts(3, 300, &[130, 130], CPU);
     let inputs = refs(&inputs);
     let (dy, weight) = (Tensor::randn([3, 300, 130], CPU), Tensor::randn([260, 4], CPU));
-    let operands = Operands { inputs: &inputs, weight: &weight, bias: None, state: None };
+    let operands = ConvOperands { inputs: &inputs, weight: &weight, bias: None, state: None };
     let [one, two, five] = [1, 2, 5].map(|threads| {
         tch::set_num_threads(threads);
         run_gated(fused(4), &dy, operands, true)
@@ -80,7 +80,7 @@ fn a_gated_unit_has_the_same_bits_on_one_thread_and_more() {
     let other = Tensor::zeros([3, 300, 131], CPU);
     let weight = Tensor::zeros([261, 4], CPU);
     let operands =
-        Operands { inputs: &[inputs[0], &other], weight: &weight, bias: None, state: None };
+        ConvOperands { inputs: &[inputs[0], &other], weight: &weight, bias: None, state: None };
     let error = gated::forward(fused(4), operands, true).unwrap_err();
     assert_eq!(error.to_string(), "a gated unit takes gate and up of one shape");
 }

@@ -3,10 +3,10 @@
 use compiler::op::Scan;
 
 use super::Type::{F32, Shared};
-use super::{Launch, Row, Table};
+use super::{Launch, ScanTensor, Table};
 
 /// None for a scan without kernels.
-pub(super) fn of(scan: Scan) -> Option<&'static Table> {
+pub(super) fn for_scan(scan: Scan) -> Option<&'static Table> {
     match scan {
         Scan::Delta => Some(&DELTA),
         Scan::Dplr => None,
@@ -24,24 +24,24 @@ const fn plain(kernel: &'static str) -> Launch {
 /// The gated delta rule (gpu/kernels/scan_delta.py).
 static DELTA: Table = Table {
     operands: &[
-        Row("q", Shared, "B T H K"),
-        Row("k", Shared, "B T H K"),
-        Row("v", Shared, "B T H V"),
-        Row("beta", F32, "B T H"),
-        Row("g", F32, "B T H"),
+        ScanTensor("q", Shared, "B T H K"),
+        ScanTensor("k", Shared, "B T H K"),
+        ScanTensor("v", Shared, "B T H V"),
+        ScanTensor("beta", F32, "B T H"),
+        ScanTensor("g", F32, "B T H"),
     ],
     absent: &[],
     state: ["K", "V"],
     scaled: true,
     constants: &[],
     work: &[
-        Row("scores", Shared, "B H NT C C"),
-        Row("inverse", Shared, "B H NT C C"),
-        Row("faded", Shared, "B T H K"),
-        Row("fresh", Shared, "B T H V"),
-        Row("written", Shared, "B T H V"),
-        Row("states", Shared, "B H NT K V"),
-        Row("last", F32, "B H K V"),
+        ScanTensor("scores", Shared, "B H NT C C"),
+        ScanTensor("inverse", Shared, "B H NT C C"),
+        ScanTensor("faded", Shared, "B T H K"),
+        ScanTensor("fresh", Shared, "B T H V"),
+        ScanTensor("written", Shared, "B T H V"),
+        ScanTensor("states", Shared, "B H NT K V"),
+        ScanTensor("last", F32, "B H K V"),
     ],
     first: &[
         plain("delta_inverse"),
@@ -51,12 +51,12 @@ static DELTA: Table = Table {
     ],
     output: plain("delta_output"),
     backward_work: &[
-        Row("gradients", Shared, "B H NT K V"),
-        Row("dwritten", Shared, "B T H V"),
-        Row("dsolved", Shared, "B T H V"),
-        Row("pull", Shared, "B H NT C C"),
-        Row("push", Shared, "B H NT C C"),
-        Row("rows", F32, "2 B H NT C"),
+        ScanTensor("gradients", Shared, "B H NT K V"),
+        ScanTensor("dwritten", Shared, "B T H V"),
+        ScanTensor("dsolved", Shared, "B T H V"),
+        ScanTensor("pull", Shared, "B H NT C C"),
+        ScanTensor("push", Shared, "B H NT C C"),
+        ScanTensor("rows", F32, "2 B H NT C"),
     ],
     backward: &[
         plain("delta_state_gradients"),
@@ -71,10 +71,10 @@ static DELTA: Table = Table {
 /// Gated linear attention (gpu/kernels/scan_gla.py).
 static GLA: Table = Table {
     operands: &[
-        Row("q", Shared, "B T H K"),
-        Row("k", Shared, "B T H K"),
-        Row("v", Shared, "B T H V"),
-        Row("g", Shared, "B T H K"),
+        ScanTensor("q", Shared, "B T H K"),
+        ScanTensor("k", Shared, "B T H K"),
+        ScanTensor("v", Shared, "B T H V"),
+        ScanTensor("g", Shared, "B T H K"),
     ],
     absent: &["u", "bonus"],
     scaled: true,
@@ -86,21 +86,21 @@ static GLA: Table = Table {
 /// RWKV-6's recurrence: the kernels of gated linear attention, with r as queries.
 static RWKV6: Table = Table {
     operands: &[
-        Row("q", Shared, "B T H K"),
-        Row("k", Shared, "B T H K"),
-        Row("v", Shared, "B T H V"),
-        Row("g", Shared, "B T H K"),
-        Row("u", F32, "H K"),
+        ScanTensor("q", Shared, "B T H K"),
+        ScanTensor("k", Shared, "B T H K"),
+        ScanTensor("v", Shared, "B T H V"),
+        ScanTensor("g", Shared, "B T H K"),
+        ScanTensor("u", F32, "H K"),
     ],
     absent: &[],
     scaled: false,
     constants: &[("READ_FIRST", 1)],
     backward_work: &[
-        Row("gradients", Shared, "B H NT K V"),
-        Row("dscores", Shared, "B H NT C C"),
-        Row("near_q", F32, "B T H K"),
-        Row("near_k", F32, "B T H K"),
-        Row("bonus", F32, "B NT H K"),
+        ScanTensor("gradients", Shared, "B H NT K V"),
+        ScanTensor("dscores", Shared, "B H NT C C"),
+        ScanTensor("near_q", F32, "B T H K"),
+        ScanTensor("near_k", F32, "B T H K"),
+        ScanTensor("bonus", F32, "B NT H K"),
     ],
     summed: &[("u", "bonus")],
     ..CHANNELS
@@ -114,17 +114,17 @@ const CHANNELS: Table = Table {
     scaled: false,
     constants: &[],
     work: &[
-        Row("scores", Shared, "B H NT C C"),
-        Row("states", Shared, "B H NT K V"),
-        Row("last", F32, "B H K V"),
+        ScanTensor("scores", Shared, "B H NT C C"),
+        ScanTensor("states", Shared, "B H NT K V"),
+        ScanTensor("last", F32, "B H K V"),
     ],
     first: &[plain("gla_scores"), plain("gla_states")],
     output: plain("gla_output"),
     backward_work: &[
-        Row("gradients", Shared, "B H NT K V"),
-        Row("dscores", Shared, "B H NT C C"),
-        Row("near_q", F32, "B T H K"),
-        Row("near_k", F32, "B T H K"),
+        ScanTensor("gradients", Shared, "B H NT K V"),
+        ScanTensor("dscores", Shared, "B H NT C C"),
+        ScanTensor("near_q", F32, "B T H K"),
+        ScanTensor("near_k", F32, "B T H K"),
     ],
     backward: &[
         plain("gla_state_gradients"),
@@ -139,29 +139,29 @@ const CHANNELS: Table = Table {
 /// Mamba2's recurrence (gpu/kernels/scan_ssd.py).
 static SSD: Table = Table {
     operands: &[
-        Row("x", Shared, "B T H P"),
-        Row("dt", F32, "B T H"),
-        Row("a", F32, "H"),
-        Row("b", Shared, "B T G N"),
-        Row("c", Shared, "B T G N"),
-        Row("d", F32, "H"),
+        ScanTensor("x", Shared, "B T H P"),
+        ScanTensor("dt", F32, "B T H"),
+        ScanTensor("a", F32, "H"),
+        ScanTensor("b", Shared, "B T G N"),
+        ScanTensor("c", Shared, "B T G N"),
+        ScanTensor("d", F32, "H"),
     ],
     absent: &[],
     state: ["P", "N"],
     scaled: false,
     constants: &[],
     work: &[
-        Row("scores", F32, "B G NT C C"),
-        Row("states", Shared, "B H NT P N"),
-        Row("last", F32, "B H P N"),
+        ScanTensor("scores", F32, "B G NT C C"),
+        ScanTensor("states", Shared, "B H NT P N"),
+        ScanTensor("last", F32, "B H P N"),
     ],
     first: &[plain("ssd_scores"), plain("ssd_states")],
     output: plain("ssd_output"),
     backward_work: &[
-        Row("gradients", Shared, "B H NT P N"),
-        Row("rows", F32, "2 B H NT C"),
-        Row("weights", F32, "B H NT C C"),
-        Row("parts", F32, "2 B H NT"),
+        ScanTensor("gradients", Shared, "B H NT P N"),
+        ScanTensor("rows", F32, "2 B H NT C"),
+        ScanTensor("weights", F32, "B H NT C C"),
+        ScanTensor("parts", F32, "2 B H NT"),
     ],
     backward: &[
         plain("ssd_state_gradients"),

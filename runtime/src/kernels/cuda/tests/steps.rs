@@ -150,8 +150,8 @@ fn arch_texts() -> Vec<(String, String)> {
 
 fn graph(model: &str) -> Graph {
     let program = Program::new(arch_texts(), Std::Embedded);
-    let (compiled, found) = program.compile(&format!("{model}.canon"), model);
-    compiled.unwrap_or_else(|| panic!("{}", program.render(&found))).graph
+    let (compiled, diagnostics) = program.compile(&format!("{model}.canon"), model);
+    compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics))).graph
 }
 
 /// Weights that nothing has drawn.
@@ -260,12 +260,12 @@ fn together(model: &str, batch: i64, shard: Shard) -> Vec<Seen> {
             let weights = untouched(&job.graph, (shard == Shard::Full).then_some(&parts[..]));
             let moment = || parts.iter().map(|n| Tensor::empty([*n], (Kind::Float, Device::Cpu)));
             let moments = Moments { first: moment().collect(), second: moment().collect() };
-            let own = division.team.own(job.micro_batches).collect();
-            let mut ahead = Ahead::new(&job, own, None);
+            let local = division.team.micro_batches(job.micro_batches).collect();
+            let mut ahead = Ahead::new(&job, local, None);
             let mut state = State { step: 0, weights, moments, division: Some(division) };
             let stop = AtomicBool::new(false);
-            let made = state.advance_together(&mut job, &trainer, &mut ahead, &stop).unwrap();
-            assert!(matches!(made, Together::Done { .. }), "{made:?}");
+            let outcome = state.advance_together(&mut job, &trainer, &mut ahead, &stop).unwrap();
+            assert!(matches!(outcome, Together::Done { .. }), "{outcome:?}");
             assert_eq!(composed(&trainer.paths()), Vec::<String>::new(), "{model}");
         })
     })
@@ -476,12 +476,18 @@ fn steps_of_eight_ranks_launch_what_is_committed() {
 #[test]
 fn a_misaligned_operand_is_found() {
     let weight = Tensor::zeros([2048], (Kind::BFloat16, Device::Cpu));
-    let of =
+    let rows_from =
         |first| Tensor::zeros([2, 64, 4096], (Kind::BFloat16, Device::Cpu)).narrow(2, first, 2048);
     for (first, wanted) in [(8, 0), (4, 1)] {
         let seen = seen(|| {
-            let _ = norm::forward(launcher(Device::Cpu).unwrap(), &of(first), None, &weight, 1e-5)
-                .unwrap();
+            let _ = norm::forward(
+                launcher(Device::Cpu).unwrap(),
+                &rows_from(first),
+                None,
+                &weight,
+                1e-5,
+            )
+            .unwrap();
         });
         let problems = problems(&seen);
         assert_eq!(problems.len(), wanted, "{problems:?}");
