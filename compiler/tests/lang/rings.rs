@@ -271,7 +271,7 @@ fn out_of_order(files: &[(String, String)]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (module, used) in uses(&modules) {
         for used in used {
-            if position(module).zip(position(used)).is_some_and(|(here, there)| there > here) {
+            if position(module).zip(position(used)).is_some_and(|(user, module)| module > user) {
                 let (module, used) = (module.join("/"), used.join("/"));
                 sentences.push(format!("{module} uses {used}, which lib.rs lists below it"));
             }

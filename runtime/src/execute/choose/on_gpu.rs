@@ -68,7 +68,7 @@ fn check(kernel: &Kernel, operands: &[&Value], library: &Library) -> Option<Resu
     let scanned = |recurrence: &Recurrence, first: usize| {
         let kinds = operands.iter().skip(first).take(recurrence.operands.len());
         let kinds: Option<Vec<Kind>> = kinds.map(|value| kind_of(value.dtype)).collect();
-        let scan = Scan::of(recurrence).ok_or(Reason::Scan)?;
+        let scan = Scan::from_definition(recurrence).ok_or(Reason::Scan)?;
         let kind = scan::kind(scan, &kinds.ok_or(Reason::Mixed)?);
         let (rows, columns) = (width(first + recurrence.rows), width(first + recurrence.columns));
         scan::check(library, scan, kind, rows, columns)
