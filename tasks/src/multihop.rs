@@ -154,7 +154,7 @@ impl Multihop {
         random.sample(places, people, indices);
         stated.clear();
         stated.resize(places as usize, false);
-        indices.iter().for_each(|&place| stated[place as usize] = true);
+        indices.iter().for_each(|&position| stated[position as usize] = true);
         let Strings { instruction, head: [before, after], .. } = Strings::get();
         text.clear();
         if self.groups > 1 {

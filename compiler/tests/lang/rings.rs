@@ -137,20 +137,20 @@ fn modules(files: &[(String, String)]) -> BTreeMap<Module, String> {
 
 /// Splits a list at the commas outside of braces.
 fn items(list: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
         match c {
             '{' => depth += 1,
             '}' => depth -= 1,
             ',' if depth == 0 => {
-                found.push(&list[start..at]);
+                parts.push(&list[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    found.push(&list[start..]);
-    found
+    parts.push(&list[start..]);
+    parts
 }
 
 /// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
