@@ -53,8 +53,8 @@ pub fn analyse(graph: &Graph, seq_len: i64) -> Analysis {
     let mut rows = vec![0; graph.params().len()];
     used_rows(&graph.top, &|id| id, &mut rows);
     let active = graph.params().iter().zip(rows).map(|(param, rows)| {
-        let all = param.shape.first().copied().unwrap_or(1).max(1);
-        param.shape.iter().product::<i64>() / all * rows.min(all)
+        let total = param.shape.first().copied().unwrap_or(1).max(1);
+        param.shape.iter().product::<i64>() / total * rows.min(total)
     });
     let state = graph.top.states.iter().map(|(_, s)| i128::from(s.elements(seq_len))).sum();
     let grows = |s: &State| i128::from(s.elements(seq_len.saturating_add(1)) - s.elements(seq_len));
@@ -108,9 +108,9 @@ fn body_cost(body: &Body, seq_len: i64) -> Sum {
                 if node.types.iter().any(|t| t.time) {
                     let flops = i128::from(cost.flops);
                     let constant = inputs.iter().find(|ty| !ty.time);
-                    let all = constant.and_then(|ty| ty.dims.first()).copied().unwrap_or(1);
+                    let total = constant.and_then(|ty| ty.dims.first()).copied().unwrap_or(1);
                     let dense = match cost.rows {
-                        Some(rows) => flops / i128::from(rows.max(1)) * i128::from(all),
+                        Some(rows) => flops / i128::from(rows.max(1)) * i128::from(total),
                         None => flops,
                     };
                     sum += Sum { flops, dense, saved: i128::from(cost.saved) };

@@ -99,8 +99,8 @@ pub fn definition(
     let mut aliases = Aliases::new();
     let mut builder = Builder::new(library, &mut aliases, None, diagnostics);
     let before = builder.errors();
-    let made = builder.definition(file, expr, 0);
-    made.filter(|_| builder.errors() == before)
+    let applied = builder.definition(file, expr, 0);
+    applied.filter(|_| builder.errors() == before)
 }
 
 /// As `definition`, in a body with its own bindings.
@@ -114,8 +114,8 @@ pub(crate) fn definition_in(
 ) -> Option<Rc<Applied>> {
     let mut builder = Builder::new(library, aliases, around, diagnostics);
     let before = builder.errors();
-    let made = builder.definition(file, expr, 0);
-    made.filter(|_| builder.errors() == before)
+    let applied = builder.definition(file, expr, 0);
+    applied.filter(|_| builder.errors() == before)
 }
 
 /// The definition that an alias refers to.
@@ -128,8 +128,8 @@ pub(crate) fn alias(
 ) -> Option<Rc<Applied>> {
     let mut builder = Builder::new(library, aliases, None, diagnostics);
     let before = builder.errors();
-    let made = builder.alias(home, alias, 0);
-    made.filter(|_| builder.errors() == before)
+    let applied = builder.alias(home, alias, 0);
+    applied.filter(|_| builder.errors() == before)
 }
 
 struct Builder<'a> {
@@ -144,6 +144,7 @@ struct Builder<'a> {
 }
 
 /// What an entry puts at its path.
+#[derive(Clone)]
 enum Put {
     Setting(Setting),
     Slot(SlotSetting),
@@ -187,8 +188,9 @@ impl<'a> Builder<'a> {
                     span: arch.span,
                 };
                 let tree = self.entries(tree, file, entries, &mut edits);
-                let whole = self.unusable.is_empty();
-                if whole && !entries.iter().any(|e| matches!(e, Entry::Layers { .. })) {
+                if self.unusable.is_empty()
+                    && !entries.iter().any(|e| matches!(e, Entry::Layers { .. }))
+                {
                     self.diagnostics.push(diag::no_layers(&arch.name));
                 }
                 (tree, None)
@@ -199,9 +201,9 @@ impl<'a> Builder<'a> {
                         return None;
                     }
                     // The static check also accepts primitives, which have no span.
-                    let other = self.library.lookup(file, &base.text);
-                    let place = other.map(|other| other.name().span);
-                    self.diagnostics.push(diag::not_an_arch(base, place));
+                    let entity = self.library.lookup(file, &base.text);
+                    let defined = entity.map(|entity| entity.name().span);
+                    self.diagnostics.push(diag::not_an_arch(base, defined));
                     return None;
                 };
                 // Errors of the base are reported where it is defined; errors in edits of it may follow from them.
@@ -227,17 +229,14 @@ impl<'a> Builder<'a> {
         if self.unusable.is_empty() {
             return false;
         }
-        let inside = |inner: &Span, whole: Span| {
-            inner.file == whole.file && whole.start <= inner.start && inner.end <= whole.end
-        };
-        let has = |whole: Span| self.unusable.iter().any(|place| inside(place, whole));
+        let has = |span: Span| self.unusable.iter().any(|unusable| unusable.is_in(span));
         let value = |value: &Expr| match &value.kind {
             ExprKind::Applied { def, .. } => has(def.span),
             _ => has(value.span),
         };
         match entry {
-            Entry::Set { path, value: of, .. } | Entry::Replace { path, value: of, .. } => {
-                has(path.span) || value(of)
+            Entry::Set { path, value: set, .. } | Entry::Replace { path, value: set, .. } => {
+                has(path.span) || value(set)
             }
             Entry::Fill { slots, with, .. } => slots.iter().any(|s| has(s.span)) || value(with),
             Entry::Canon { slots, .. } | Entry::Empty { slots, .. } => {
@@ -304,18 +303,7 @@ impl<'a> Builder<'a> {
                 return;
             }
             Entry::Nested { path, entries, span: _ } => {
-                let deeper = below(path);
-                let is_init = matches!(deeper.as_slice(), [Segment::Name(n)] if n.text == "init");
-                for inner in entries {
-                    if self.diagnostics.len() > MAX_ERRORS {
-                        break;
-                    }
-                    if is_init && let Entry::Set { path, value, span } = inner {
-                        self.init_row(tree, file, path, value, *span, edits);
-                    } else {
-                        self.entry(tree, file, &deeper, inner, edits);
-                    }
-                }
+                self.nested(tree, file, &below(path), entries, edits);
                 return;
             }
             Entry::Layers { span, .. } => {
@@ -342,6 +330,27 @@ impl<'a> Builder<'a> {
             }
             let setting = SlotSetting { fill: fill.clone(), span };
             self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
+        }
+    }
+
+    fn nested(
+        &mut self,
+        tree: &mut ArchTree,
+        file: FileId,
+        prefix: &[Segment],
+        entries: &[Entry],
+        edits: &mut Vec<Edit>,
+    ) {
+        let is_init = matches!(prefix, [Segment::Name(n)] if n.text == "init");
+        for entry in entries {
+            if self.diagnostics.len() > MAX_ERRORS {
+                break;
+            }
+            if is_init && let Entry::Set { path, value, span } = entry {
+                self.init_row(tree, file, path, value, *span, edits);
+            } else {
+                self.entry(tree, file, prefix, entry, edits);
+            }
         }
     }
 
@@ -428,7 +437,7 @@ impl<'a> Builder<'a> {
         }
         // Layers that share an Rc keep sharing one: edit each distinct tree once.
         let mut done: BTreeMap<*const Applied, Option<Rc<Applied>>> = BTreeMap::new();
-        let mut missing: Vec<(usize, Option<diag::NoPlace>)> = Vec::new();
+        let mut missing: Vec<(usize, Option<diag::NoPath>)> = Vec::new();
         for &index in selected {
             let Some(layer) = tree.layers.get_mut(index) else { continue };
             let key = Rc::as_ptr(&layer.applied);
@@ -441,8 +450,8 @@ impl<'a> Builder<'a> {
                     }
                     let edited = match self.put_layer(&layer.applied, path, put) {
                         Ok(edited) => Some(edited),
-                        Err(why) => {
-                            missing.push((index, Some(why)));
+                        Err(reason) => {
+                            missing.push((index, Some(reason)));
                             None
                         }
                     };
@@ -509,8 +518,8 @@ impl<'a> Builder<'a> {
                 };
                 match edited {
                     Ok(head) => tree.head = Some(head),
-                    Err(why) => {
-                        self.diagnostics.push(diag::no_such_arch_path(&shown, span, &why));
+                    Err(reason) => {
+                        self.diagnostics.push(diag::no_such_arch_path(&shown, span, &reason));
                         return;
                     }
                 }
@@ -528,8 +537,8 @@ impl<'a> Builder<'a> {
                 tree.fields.insert(field.to_owned(), setting);
             }
             _ => {
-                let why = format!("an arch has {}", ARCH_LEVEL.join(", ")).into();
-                self.diagnostics.push(diag::no_such_arch_path(&shown, span, &why));
+                let reason = format!("an arch has {}", ARCH_LEVEL.join(", ")).into();
+                self.diagnostics.push(diag::no_such_arch_path(&shown, span, &reason));
                 return;
             }
         }

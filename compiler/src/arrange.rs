@@ -26,17 +26,17 @@ struct Arranged<B = Body> {
 /// Numbers by first use. A list is faster than a map for ten thousand layers.
 struct Renumbered {
     order: Vec<u32>,
-    of: Vec<Option<u32>>,
+    numbers: Vec<Option<u32>>,
 }
 
 impl Renumbered {
     fn new(count: usize) -> Renumbered {
-        Renumbered { order: Vec::new(), of: vec![None; count] }
+        Renumbered { order: Vec::new(), numbers: vec![None; count] }
     }
 
     fn get(&mut self, old: u32) -> u32 {
         let next = self.order.len() as u32;
-        match self.of.get_mut(old as usize) {
+        match self.numbers.get_mut(old as usize) {
             Some(Some(known)) => *known,
             Some(unknown) => {
                 *unknown = Some(next);
@@ -58,17 +58,17 @@ fn arrange(body: Body, known: &mut BTreeMap<*const Body, Arranged<Rc<Body>>>) ->
     let mut params = Renumbered::new(body.params.len());
     let mut states = Renumbered::new(body.states.len());
     let order = body.reachable();
-    let mut places = vec![0u32; body.nodes.len()];
+    let mut numbers = vec![0u32; body.nodes.len()];
     for (new, old) in order.iter().enumerate() {
-        if let Some(place) = places.get_mut(*old as usize) {
-            *place = new as u32;
+        if let Some(number) = numbers.get_mut(*old as usize) {
+            *number = new as u32;
         }
     }
     let mut nodes = taken(body.nodes, &order);
     // Keep the old bodies alive: a new allocation must not reuse an address that is still a key.
     let mut old_bodies = Vec::new();
     for node in &mut nodes {
-        node.inputs.iter_mut().for_each(|input| *input = moved(*input, &places));
+        node.inputs.iter_mut().for_each(|input| *input = moved(*input, &numbers));
         match &mut node.kind {
             NodeKind::Input(_) => {}
             NodeKind::Param(id) => *id = ParamId(params.get(id.0)),
@@ -79,15 +79,15 @@ fn arrange(body: Body, known: &mut BTreeMap<*const Body, Arranged<Rc<Body>>>) ->
             }
             NodeKind::Slot { fill: inner, params: ours, states: carried, .. }
             | NodeKind::Layer { body: inner, params: ours, states: carried, .. } => {
-                let place = Rc::as_ptr(inner);
-                if !known.contains_key(&place) {
+                let address = Rc::as_ptr(inner);
+                if !known.contains_key(&address) {
                     let Arranged { body, params, states } = arrange(inner.as_ref().clone(), known);
-                    known.insert(place, Arranged { body: Rc::new(body), params, states });
+                    known.insert(address, Arranged { body: Rc::new(body), params, states });
                 }
-                let Some(nested) = known.get(&place) else { continue };
-                let used = nested.params.iter().filter_map(|own| ours.get(*own as usize));
+                let Some(nested) = known.get(&address) else { continue };
+                let used = nested.params.iter().filter_map(|id| ours.get(*id as usize));
                 *ours = used.map(|id| ParamId(params.get(id.0))).collect();
-                let used = nested.states.iter().filter_map(|own| carried.get(*own as usize));
+                let used = nested.states.iter().filter_map(|id| carried.get(*id as usize));
                 *carried = used.map(|id| StateId(states.get(id.0))).collect();
                 old_bodies.push(std::mem::replace(inner, nested.body.clone()));
             }
@@ -97,14 +97,14 @@ fn arrange(body: Body, known: &mut BTreeMap<*const Body, Arranged<Rc<Body>>>) ->
         inputs: body.inputs,
         params: taken(body.params, &params.order),
         states: taken(body.states, &states.order),
-        outputs: body.outputs.iter().map(|out| moved(*out, &places)).collect(),
+        outputs: body.outputs.iter().map(|out| moved(*out, &numbers)).collect(),
         nodes,
     };
     Arranged { body, params: params.order, states: states.order }
 }
 
-fn moved(out: Out, places: &[u32]) -> Out {
-    Out { node: places.get(out.node as usize).copied().unwrap_or(0), port: out.port }
+fn moved(out: Out, numbers: &[u32]) -> Out {
+    Out { node: numbers.get(out.node as usize).copied().unwrap_or(0), port: out.port }
 }
 
 /// Each call with the same path has its own state: `conv`, `conv#2`, counted in graph order.

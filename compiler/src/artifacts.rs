@@ -205,29 +205,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_comes_first() {
-        let mut all = Artifacts::default();
-        all.add("b.canon", artifact(ArtifactKind::Arch));
-        all.add("a.lock", artifact(ArtifactKind::Lock));
-        all.add("a.canon", artifact(ArtifactKind::Arch));
-        all.add("c.canon", artifact(ArtifactKind::Arch));
-        all.need("a.canon", "b.canon");
-        all.need("a.lock", "a.canon");
-        all.need("a.lock", "never.heard.of");
-        assert_eq!(all.in_order(), Ok(vec!["b.canon", "a.canon", "c.canon", "a.lock"]));
+    fn needed_artifacts_come_first() {
+        let mut artifacts = Artifacts::default();
+        artifacts.add("b.canon", artifact(ArtifactKind::Arch));
+        artifacts.add("a.lock", artifact(ArtifactKind::Lock));
+        artifacts.add("a.canon", artifact(ArtifactKind::Arch));
+        artifacts.add("c.canon", artifact(ArtifactKind::Arch));
+        artifacts.need("a.canon", "b.canon");
+        artifacts.need("a.lock", "a.canon");
+        artifacts.need("a.lock", "never.heard.of");
+        assert_eq!(artifacts.in_order(), Ok(vec!["b.canon", "a.canon", "c.canon", "a.lock"]));
         assert_eq!(
-            all.text().unwrap().lines().last().unwrap(),
+            artifacts.text().unwrap().lines().last().unwrap(),
             "lock        current     a.lock   from a.canon"
         );
     }
 
     #[test]
-    fn a_circle_is_named() {
-        let mut all = Artifacts::default();
-        all.add("a", artifact(ArtifactKind::Arch));
-        all.add("b", artifact(ArtifactKind::Arch));
-        all.need("a", "b");
-        all.need("b", "a");
-        assert_eq!(all.in_order().map_err(|circle| circle.len()), Err(2));
+    fn a_cycle_is_an_error() {
+        let mut artifacts = Artifacts::default();
+        artifacts.add("a", artifact(ArtifactKind::Arch));
+        artifacts.add("b", artifact(ArtifactKind::Arch));
+        artifacts.need("a", "b");
+        artifacts.need("b", "a");
+        assert_eq!(artifacts.in_order().map_err(|circle| circle.len()), Err(2));
     }
 }

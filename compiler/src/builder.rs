@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::ir::{Attrs, ParamId, Type};
-use crate::kernel::{self, Kernel, Operands};
+use crate::kernel::{self, Kernel, OperandTypes};
 use crate::number::Root;
-use crate::plan::{Input, Loss, Output, Phase, Plan, Precision, Source, Step, TERMS, ValId};
+use crate::plan::{Input, Loss, Output, Phase, Plan, Precision, Step, StepSource, TERMS, ValId};
 use crate::value::{DType, Extent, Value};
 
 /// The call that a forward or gradient rule lowers.
@@ -29,7 +29,7 @@ pub struct Call<'g> {
     /// Whether the final state is needed.
     pub keeps_state: bool,
     /// For a call that draws numbers, its name: `layers.3.mixer.dropout`.
-    pub place: Option<Rc<str>>,
+    pub draws: Option<Rc<str>>,
 }
 
 /// The result of a forward rule.
@@ -66,7 +66,7 @@ pub struct PlanBuilder {
     /// Of the next steps.
     pub(crate) phase: Phase,
     /// Of the next steps.
-    pub(crate) source: Option<Source>,
+    pub(crate) source: Option<StepSource>,
     pub(crate) precision: Precision,
     /// Whether dropout drops anything.
     pub(crate) drops: bool,
@@ -115,7 +115,7 @@ impl PlanBuilder {
     pub fn emit_all(&mut self, kernel: impl Into<Kernel>, inputs: Vec<ValId>) -> Vec<ValId> {
         let kernel = kernel.into();
         let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
-        let results = kernel.definition().results(Operands(&operands));
+        let results = kernel.definition().results(OperandTypes(&operands));
         let outputs: Vec<ValId> = results.into_iter().map(|value| self.add(value)).collect();
         self.plan.steps.push(Step {
             kernel,

@@ -79,13 +79,13 @@ fn unfilled(body: &Body, known: &mut BTreeMap<*const Body, Rc<Body>>) -> Body {
                 (*fill, *params, *states) = (Rc::new(Body::default()), Vec::new(), Vec::new());
             }
             NodeKind::Layer { body: inner, .. } => {
-                let place = Rc::as_ptr(inner);
-                let made = match known.get(&place) {
-                    Some(made) => made.clone(),
+                let address = Rc::as_ptr(inner);
+                let copy = match known.get(&address) {
+                    Some(copy) => copy.clone(),
                     None => Rc::new(unfilled(inner, known)),
                 };
-                known.insert(place, made.clone());
-                *inner = made;
+                known.insert(address, copy.clone());
+                *inner = copy;
             }
             NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } => {}
         }
@@ -165,16 +165,16 @@ impl Bodies {
 /// Numbers assigned at first use.
 struct Numbers<Id> {
     order: Vec<Id>,
-    of: BTreeMap<Id, usize>,
+    numbers: BTreeMap<Id, usize>,
 }
 
 impl<Id: Ord + Copy> Numbers<Id> {
     fn new() -> Self {
-        Numbers { order: Vec::new(), of: BTreeMap::new() }
+        Numbers { order: Vec::new(), numbers: BTreeMap::new() }
     }
 
     fn get(&mut self, id: Id) -> usize {
-        *self.of.entry(id).or_insert_with(|| {
+        *self.numbers.entry(id).or_insert_with(|| {
             self.order.push(id);
             self.order.len() - 1
         })
@@ -213,8 +213,8 @@ impl<'a> Writer<'a> {
 
     fn operand(&self, out: Out) -> String {
         let number = self.numbers.get(&out.node).copied().unwrap_or(usize::MAX);
-        let many = self.body.nodes.get(out.node as usize).is_some_and(|n| n.types.len() > 1);
-        if many { format!("%{number}.{}", out.port) } else { format!("%{number}") }
+        let several = self.body.nodes.get(out.node as usize).is_some_and(|n| n.types.len() > 1);
+        if several { format!("%{number}.{}", out.port) } else { format!("%{number}") }
     }
 
     fn line(&mut self, text: &str) -> usize {
@@ -284,13 +284,13 @@ impl<'a> Writer<'a> {
     /// Maps a nested body's parameters and states to the enclosing numbers, in the nested order.
     fn used(&mut self, nested: &Nested, params: &[ParamId], states: &[StateId]) -> String {
         let mut text = String::new();
-        for (i, own) in nested.params.iter().enumerate() {
-            let Some(outer) = params.get(own.0 as usize) else { continue };
+        for (i, id) in nested.params.iter().enumerate() {
+            let Some(outer) = params.get(id.0 as usize) else { continue };
             let n = self.params.get(*outer);
             let _ = write!(text, "{}{n}", if i == 0 { " params " } else { " " });
         }
-        for (i, own) in nested.states.iter().enumerate() {
-            let Some(outer) = states.get(own.0 as usize) else { continue };
+        for (i, id) in nested.states.iter().enumerate() {
+            let Some(outer) = states.get(id.0 as usize) else { continue };
             let n = self.states.get(*outer);
             let _ = write!(text, "{}{n}", if i == 0 { " states " } else { " " });
         }

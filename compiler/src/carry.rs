@@ -105,7 +105,7 @@ fn trimmed(body: &Body, ports: &[u32]) -> (Body, Vec<u32>) {
 
 /// The inputs and results of layers that values depend on, in order of first use; layers are not looked into.
 fn leaves(body: &Body, outs: &[Out]) -> Vec<Out> {
-    let mut found = Vec::new();
+    let mut leaves = Vec::new();
     // First through slots as if all were empty, from each result to its operand; then all of them.
     for all in [false, true] {
         let mut seen: BTreeSet<Out> = BTreeSet::new();
@@ -119,8 +119,8 @@ fn leaves(body: &Body, outs: &[Out]) -> Vec<Out> {
             }
             match &node.kind {
                 NodeKind::Input(_) | NodeKind::Layer { .. } => {
-                    if !found.contains(&out) {
-                        found.push(out);
+                    if !leaves.contains(&out) {
+                        leaves.push(out);
                     }
                 }
                 NodeKind::Slot { .. } if !all => {
@@ -132,7 +132,7 @@ fn leaves(body: &Body, outs: &[Out]) -> Vec<Out> {
             }
         }
     }
-    found
+    leaves
 }
 
 /// The first layer that the one after it does not read, if there is one; the head follows the last.
@@ -171,13 +171,13 @@ fn mark(body: &Body, read: &mut [bool], known: &mut BTreeMap<*const Body, Vec<bo
             NodeKind::Param(id) => see(id),
             NodeKind::Slot { fill: inner, params, .. }
             | NodeKind::Layer { body: inner, params, .. } => {
-                let place = Rc::as_ptr(inner);
-                if !known.contains_key(&place) {
+                let address = Rc::as_ptr(inner);
+                if !known.contains_key(&address) {
                     let mut inside = vec![false; inner.params.len()];
                     mark(inner, &mut inside, known);
-                    known.insert(place, inside);
+                    known.insert(address, inside);
                 }
-                let inside = known.get(&place).map_or(&[][..], Vec::as_slice);
+                let inside = known.get(&address).map_or(&[][..], Vec::as_slice);
                 params.iter().zip(inside).filter(|(_, read)| **read).for_each(|(id, _)| see(id));
             }
             NodeKind::Input(_) | NodeKind::Op { .. } => {}

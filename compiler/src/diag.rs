@@ -27,7 +27,7 @@ pub(crate) fn unknown_import<'a>(
     let d = Diagnostic::error("unknown-import", span, format!("cannot find the file `{path}`"))
         .here("paths are relative to this file");
     match suggest(path, files.iter().copied()) {
-        Some(near) => d.mean(near).about([near]),
+        Some(known) => d.mean(known).about([known]),
         None => d.help(
             "write a relative path with `/`, such as `import llama_1B from \"llama_1B.canon\"`",
         ),
@@ -42,7 +42,7 @@ pub(crate) fn unknown_imported_name(name: &Name, path: &str, defined: &[String])
     )
     .here("imported here");
     match suggest(&name.text, defined.iter().map(String::as_str)) {
-        Some(near) => d.mean(near).about([near]),
+        Some(known) => d.mean(known).about([known]),
         None if defined.is_empty() => d.help("that file defines nothing"),
         None => d.help(format!("it defines {}", list(defined.iter().map(String::as_str)))),
     }
@@ -109,9 +109,9 @@ pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagn
             }
         }
     }
-    let near = suggest(&name.text, visible.iter().copied());
-    match (truth.filter(|_| context == Use::Value).or(near), context) {
-        (Some(near), _) => d.mean(near).about([near]),
+    let suggestion = suggest(&name.text, visible.iter().copied());
+    match (truth.filter(|_| context == Use::Value).or(suggestion), context) {
+        (Some(name), _) => d.mean(name).about([name]),
         (None, Use::Call) => d
             .help("`canonc show std` lists the primitives and the standard definitions")
             .help(format!("define any other operation: `block {}(x) {{ … }}`", name.text)),
@@ -218,7 +218,7 @@ pub(crate) fn unknown_init_table(name: &Name, tables: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-init-table", name.span, message).about([name.text.as_str()]);
     let rows = "or write rows: `init { linear normal(0.02)  norm ones }`";
     match suggest(&name.text, tables.iter().copied()) {
-        Some(near) => d.mean(near).about([near]).help(rows),
+        Some(known) => d.mean(known).about([known]).help(rows),
         None => d.help(format!("the init tables are {}", list(tables.iter().copied()))).help(rows),
     }
 }
@@ -230,21 +230,21 @@ pub(crate) fn not_an_init_table(span: Span) -> Diagnostic {
 
 /// Why a path leads nowhere.
 #[derive(Clone, Debug)]
-pub(crate) struct NoPlace {
-    pub(crate) why: String,
-    /// The names that `why` says to use instead.
+pub(crate) struct NoPath {
+    pub(crate) reason: String,
+    /// The names that the reason says to use instead.
     pub(crate) names: Vec<String>,
 }
 
-impl From<String> for NoPlace {
-    fn from(why: String) -> NoPlace {
-        NoPlace { why, names: Vec::new() }
+impl From<String> for NoPath {
+    fn from(reason: String) -> NoPath {
+        NoPath { reason, names: Vec::new() }
     }
 }
 
-impl NoPlace {
+impl NoPath {
     fn help(&self, d: Diagnostic) -> Diagnostic {
-        d.help(self.why.as_str()).about(self.names.iter().map(String::as_str))
+        d.help(self.reason.as_str()).about(self.names.iter().map(String::as_str))
     }
 }
 
@@ -252,17 +252,17 @@ impl NoPlace {
 pub(crate) fn no_such_path(
     path: &str,
     span: Span,
-    missing: &[(usize, Option<NoPlace>)],
+    missing: &[(usize, Option<NoPath>)],
     selected: usize,
 ) -> Diagnostic {
     let layers: Vec<usize> = missing.iter().map(|(i, _)| *i).collect();
-    let why = missing.iter().find_map(|(_, why)| why.as_ref());
+    let reason = missing.iter().find_map(|(_, reason)| reason.as_ref());
     let verb = if layers.len() == 1 { "has" } else { "have" };
     let d =
         Diagnostic::error("no-such-path", span, format!("{} {verb} no `{path}`", ranges(&layers)))
             .about([path]);
-    let d = match why {
-        Some(why) => why.help(d),
+    let d = match reason {
+        Some(reason) => reason.help(d),
         None => d.help("see `canonc show` for the paths of each layer"),
     };
     if layers.len() == selected {
@@ -271,14 +271,14 @@ pub(crate) fn no_such_path(
     d.help("choose layers with `layers[mixer is attention].…` if only some have it")
 }
 
-pub(crate) fn no_such_arch_path(path: &str, span: Span, why: &NoPlace) -> Diagnostic {
-    why.help(
+pub(crate) fn no_such_arch_path(path: &str, span: Span, reason: &NoPath) -> Diagnostic {
+    reason.help(
         Diagnostic::error("no-such-field", span, format!("the arch has no `{path}`")).about([path]),
     )
 }
 
-pub(crate) fn no_such_config(path: &str, span: Span, why: &NoPlace) -> Diagnostic {
-    why.help(
+pub(crate) fn no_such_config(path: &str, span: Span, reason: &NoPath) -> Diagnostic {
+    reason.help(
         Diagnostic::error("no-such-config", span, format!("`{path}` does not exist here"))
             .about([path]),
     )
@@ -323,16 +323,16 @@ pub(crate) fn not_a_definition(span: Span) -> Diagnostic {
         .help("write a block, mixer or mlp, with configuration in braces: `attention { heads 32 }`")
 }
 
-pub(crate) fn no_such_arch(span: Span, wanted: &str, found: &[String]) -> Diagnostic {
+pub(crate) fn no_such_arch(span: Span, wanted: &str, defined: &[String]) -> Diagnostic {
     let d = Diagnostic::error(
         "no-such-arch",
         span,
         format!("this file does not define an arch `{wanted}`"),
     );
-    if found.is_empty() {
+    if defined.is_empty() {
         d.help(format!("define one: `arch {wanted} {{ … }}`"))
     } else {
-        d.help(format!("it defines {}", list(found.iter().map(String::as_str))))
+        d.help(format!("it defines {}", list(defined.iter().map(String::as_str))))
     }
 }
 

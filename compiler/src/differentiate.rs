@@ -10,20 +10,20 @@ use crate::plan::{Phase, ValId};
 /// Gradients by value.
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
-    of: Vec<Option<ValId>>,
+    gradients: Vec<Option<ValId>>,
 }
 
 impl Flow {
     pub(crate) fn gradient(&self, value: ValId) -> Option<ValId> {
-        self.of.get(value.0 as usize).copied().flatten()
+        self.gradients.get(value.0 as usize).copied().flatten()
     }
 
     fn set(&mut self, value: ValId, gradient: ValId) {
         let at = value.0 as usize;
-        if self.of.len() <= at {
-            self.of.resize(at + 1, None);
+        if self.gradients.len() <= at {
+            self.gradients.resize(at + 1, None);
         }
-        self.of[at] = Some(gradient);
+        self.gradients[at] = Some(gradient);
     }
 
     /// Adds the gradient from one more user.

@@ -155,8 +155,8 @@ fn elaborate_as(
 /// Reports an error in a definition once, although several layers use the definition.
 fn once_each(diagnostics: &mut Diagnostics, from: usize) {
     let mut seen = BTreeSet::new();
-    let found = diagnostics.split_off(from.min(diagnostics.len()));
-    diagnostics.extend(found.into_iter().filter(|d| {
+    let new = diagnostics.split_off(from.min(diagnostics.len()));
+    diagnostics.extend(new.into_iter().filter(|d| {
         let at = d.labels.first().map(|l| l.span);
         seen.insert((d.code, d.message.clone(), at))
     }));
@@ -262,9 +262,9 @@ impl Elaborator<'_> {
             written: true,
             span,
         });
-        let said = self.diagnostics.len();
+        let before = self.diagnostics.len();
         let outputs = self.holder_call(&mut top, &head, x, &path, Some(&path));
-        self.point_at_layer(said, span);
+        self.point_at_layer(before, span);
         let outputs = outputs?;
         let logits = Type::seq([vocab]);
         match outputs.as_slice() {
@@ -331,7 +331,7 @@ impl Elaborator<'_> {
                 "norm_eps" => "a number of 0 or more".to_owned(),
                 _ => format!("an integer between 1 and {MAX_WIDTH}"),
             };
-            diag::bad_arch_field(setting.place(), field, got, &want)
+            diag::bad_arch_field(setting.value_span(), field, got, &want)
         };
         if self.pending.contains(&field) {
             self.diagnostics.push(wrong("computed from itself"));
@@ -426,10 +426,7 @@ impl Elaborator<'_> {
     /// Adds the layer (or head) to errors inside a definition.
     fn point_at_layer(&mut self, from: usize, layer: Span) {
         for d in self.diagnostics.iter_mut().skip(from) {
-            let inside = d.labels.iter().any(|label| {
-                let at = label.span;
-                at.file == layer.file && layer.start <= at.start && at.end <= layer.end
-            });
+            let inside = d.labels.iter().any(|label| label.span.is_in(layer));
             if !inside {
                 d.labels.push(Label { span: layer, text: "for this".to_owned(), around: true });
             }
@@ -438,13 +435,14 @@ impl Elaborator<'_> {
 
     /// Keeps only the first error about one setting, which every kind of layer would repeat.
     fn say_once(&mut self, from: usize) {
-        let told = |d: &Diagnostic| (d.message.clone(), d.labels.first().map(|label| label.span));
-        let mut known: Vec<_> = self.diagnostics.iter().take(from).map(told).collect();
+        let content =
+            |d: &Diagnostic| (d.message.clone(), d.labels.first().map(|label| label.span));
+        let mut known: Vec<_> = self.diagnostics.iter().take(from).map(content).collect();
         let new = self.diagnostics.split_off(from.min(self.diagnostics.len()));
         for diagnostic in new {
-            let what = told(&diagnostic);
-            if !known.contains(&what) {
-                known.push(what);
+            let content = content(&diagnostic);
+            if !known.contains(&content) {
+                known.push(content);
                 self.diagnostics.push(diagnostic);
             }
         }

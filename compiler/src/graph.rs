@@ -259,8 +259,8 @@ impl Graph {
 
     /// Those of them inside layers and fills.
     pub fn ahead_heads_below(&self) -> u32 {
-        let own = |node: &&Node| matches!(&node.kind, NodeKind::Op { primitive, .. } if primitive.name == op::AHEAD);
-        self.ahead_heads() - self.top.nodes.iter().filter(own).count() as u32
+        let at_top = |node: &&Node| matches!(&node.kind, NodeKind::Op { primitive, .. } if primitive.name == op::AHEAD);
+        self.ahead_heads() - self.top.nodes.iter().filter(at_top).count() as u32
     }
 
     /// Whether it calls `dropout`, with any rate.

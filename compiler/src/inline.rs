@@ -168,19 +168,19 @@ impl<'a> Mentions<'a> {
         }
         let mut called = BTreeMap::new();
         for (home, entity) in &self.order {
-            let own = &entity.name().text;
-            let hides = self.builtin.contains(own);
-            let mut name = own.clone();
+            let written = &entity.name().text;
+            let hides = self.builtin.contains(written);
+            let mut name = written.clone();
             let mut number = 1;
             while (number == 1 && hides)
                 || (number > 1 && avoid.contains(&name))
                 || taken.contains(&name.to_lowercase())
             {
                 number += 1;
-                name = format!("{own}_{number}");
+                name = format!("{written}_{number}");
             }
             taken.insert(name.to_lowercase());
-            called.insert((*home, own.clone()), name);
+            called.insert((*home, written.clone()), name);
         }
         called
     }

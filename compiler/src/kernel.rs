@@ -43,8 +43,8 @@ macro_rules! kernel {
                 written.flat_map(|(name, _, setting)| setting.text(name)).collect()
             }
 
-            fn results(&self, operands: Operands<'_>) -> Vec<Value> {
-                let results: fn(&Self, Operands<'_>) -> Vec<Value> = $results;
+            fn results(&self, operands: OperandTypes<'_>) -> Vec<Value> {
+                let results: fn(&Self, OperandTypes<'_>) -> Vec<Value> = $results;
                 results(self, operands)
             }
 
@@ -123,7 +123,7 @@ mod update;
 pub(crate) use self::shapes::{Shape, Shapes};
 #[cfg(test)]
 use self::tensor::Tensor;
-pub(crate) use self::types::Operands;
+pub(crate) use self::types::OperandTypes;
 #[cfg(test)]
 use crate::value::Sizes;
 use crate::value::Value;
@@ -214,7 +214,7 @@ mod prelude {
     #[cfg(test)]
     pub(super) use super::tensor::{Tensor, concat, silu, silu_slope, zip};
     pub(super) use super::types::{
-        Operands, f32, last, outer, per_head, scalar, skip, take, value, width, with_last,
+        OperandTypes, f32, last, outer, per_head, scalar, skip, take, value, width, with_last,
     };
     pub(super) use super::{Apart, Bf16, Class, Facts};
     pub(super) use crate::number::Root;
@@ -228,7 +228,7 @@ pub(crate) trait Definition {
     fn facts(&self) -> Facts;
     /// Each as `name value`.
     fn settings(&self) -> Vec<String>;
-    fn results(&self, operands: Operands<'_>) -> Vec<Value>;
+    fn results(&self, operands: OperandTypes<'_>) -> Vec<Value>;
     fn flops(&self, shapes: &Shapes) -> i128;
     /// Bytes that it takes for itself while it runs, if that grows with the batch, the vocabulary or a parameter.
     fn scratch(&self, _: &Shapes, _: Bf16) -> i128 {

@@ -23,9 +23,9 @@ pub fn layer_kinds(graph: &Graph) -> Vec<LayerKind> {
     let mut by_identity: BTreeMap<(Digest, Vec<String>), usize> = BTreeMap::new();
     for (index, body, ..) in graph.layers() {
         let kind = *by_body.entry(Rc::as_ptr(body)).or_insert_with(|| {
-            let alone = Graph { top: body.as_ref().clone(), vocab: graph.vocab, dim: graph.dim };
+            let layer = Graph { top: body.as_ref().clone(), vocab: graph.vocab, dim: graph.dim };
             let paths = body.params.iter().map(|Param { path, .. }| path.clone()).collect();
-            *by_identity.entry((identify(&alone).graph, paths)).or_insert_with(|| {
+            *by_identity.entry((identify(&layer).graph, paths)).or_insert_with(|| {
                 kinds.push(LayerKind { layers: Vec::new(), body: body.clone() });
                 kinds.len() - 1
             })

@@ -94,8 +94,8 @@ pub fn load(name: String, content: Content, files: &mut dyn Files) -> Loaded {
             Ok(content) => take(&target, content, &mut texts, &mut left, &mut imports),
             // The compiler reports a missing file.
             Err(Unread::Missing) => {}
-            Err(Unread::Refused(why)) => {
-                left.insert(target, Left::Unreadable(why));
+            Err(Unread::Refused(reason)) => {
+                left.insert(target, Left::Unreadable(reason));
             }
         }
     }
@@ -138,8 +138,8 @@ fn explain(
     files: &dyn Files,
 ) -> Diagnostics {
     let mut out = Diagnostics::new();
-    for (name, why) in left {
-        match why {
+    for (name, reason) in left {
+        match reason {
             Left::Not(Trouble::NotText(bytes)) => {
                 // Show the part that is text; offsets before the first bad byte do not change.
                 let file = program.sources.add(name.clone(), String::from_utf8_lossy(bytes));
@@ -149,8 +149,8 @@ fn explain(
                 let file = program.sources.add(name.clone(), "");
                 out.push(source_too_large(file, *bytes));
             }
-            Left::Unreadable(why) => {
-                let message = format!("`{name}` cannot be read: {why}");
+            Left::Unreadable(error) => {
+                let message = format!("`{name}` cannot be read: {error}");
                 let help = "make it readable, or import another file";
                 out.extend(at_imports(
                     program,
@@ -168,14 +168,14 @@ fn explain(
             }
         }
     }
-    let stopped = left.values().any(|why| matches!(why, Left::TooMany));
-    let by_place: BTreeMap<(&str, u32), &Wanted> =
+    let stopped = left.values().any(|reason| matches!(reason, Left::TooMany));
+    let by_start: BTreeMap<(&str, u32), &Wanted> =
         imports.iter().map(|w| ((w.importer.as_str(), w.span.start), w)).collect();
     let mut suggested = 0;
     for diagnostic in &program.diagnostics {
         let at = diagnostic.labels.first().map(|label| label.span);
-        let place = at.map(|span| (program.sources.name(span.file), span.start));
-        let wanted = place.and_then(|place| by_place.get(&place));
+        let start = at.map(|span| (program.sources.name(span.file), span.start));
+        let wanted = start.and_then(|start| by_start.get(&start));
         match wanted.filter(|_| diagnostic.code == "unknown-import") {
             Some(wanted) if stopped || left.contains_key(&wanted.target) => {}
             // Each suggestion searches a folder.
@@ -211,8 +211,8 @@ fn at_imports(
 /// Suggests a similar file name. The resolver knows only the files it was given; the caller knows the others.
 fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted, files: &dyn Files) -> Diagnostic {
     let ending = |name: &str| name.rsplit_once('.').map(|(_, ending)| ending.to_owned());
-    let near = files.nearest(&wanted.target);
-    if let Some(name) = near.filter(|near| ending(near) == ending(&wanted.target)) {
+    let nearest = files.nearest(&wanted.target);
+    if let Some(name) = nearest.filter(|name| ending(name) == ending(&wanted.target)) {
         let path = match wanted.written.rsplit_once('/') {
             Some((folder, _)) => format!("{folder}/{name}"),
             None => name,
@@ -265,36 +265,36 @@ impl Loaded {
 
     /// Compiles one of the archs.
     pub fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
-        let (compiled, found) = self.program.compile(&self.name, arch);
-        (compiled, self.naming(arch, found))
+        let (compiled, diagnostics) = self.program.compile(&self.name, arch);
+        (compiled, self.naming(arch, diagnostics))
     }
 
     /// Diagnostics of one of the archs, and whether it is valid despite them.
     pub fn check(&self, arch: &str) -> (bool, Diagnostics) {
-        let (good, found) = self.program.check(&self.name, arch);
-        (good, self.naming(arch, found))
+        let (good, diagnostics) = self.program.check(&self.name, arch);
+        (good, self.naming(arch, diagnostics))
     }
 
     /// The same, with the value of every expression on the way.
     pub fn observe(&self, arch: &str) -> (Observed, Diagnostics) {
-        let (observed, found) = self.program.observe(&self.name, arch);
-        (observed, self.naming(arch, found))
+        let (observed, diagnostics) = self.program.observe(&self.name, arch);
+        (observed, self.naming(arch, diagnostics))
     }
 
     /// Adds the arch's name to diagnostics inside imported definitions.
-    fn naming(&self, arch: &str, mut found: Diagnostics) -> Diagnostics {
-        if found.is_empty() {
-            return found;
+    fn naming(&self, arch: &str, mut diagnostics: Diagnostics) -> Diagnostics {
+        if diagnostics.is_empty() {
+            return diagnostics;
         }
         let file = self.program.sources.find(&self.name);
         let known = file.and_then(|file| self.program.library.arch(file, arch));
-        let Some(here) = known.map(|(arch, _)| arch.name.span) else { return found };
-        for diagnostic in &mut found {
-            if diagnostic.labels.iter().all(|label| label.span.file != here.file) {
+        let Some(name) = known.map(|(arch, _)| arch.name.span) else { return diagnostics };
+        for diagnostic in &mut diagnostics {
+            if diagnostic.labels.iter().all(|label| label.span.file != name.file) {
                 let text = "in this arch".to_owned();
-                diagnostic.labels.push(Label { span: here, text, around: true });
+                diagnostic.labels.push(Label { span: name, text, around: true });
             }
         }
-        found
+        diagnostics
     }
 }

@@ -10,7 +10,7 @@ use crate::builder::{Call, Lowered, PlanBuilder};
 use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
 use crate::op::{self, Attr, Attrs, AttrsExt, Primitive, State, Type};
 use crate::plan::{
-    Input, Output, Phase, Precision, Recompute, Source, StatePart, Stream, ValId, ahead_term,
+    Input, Output, Phase, Precision, Recompute, StatePart, StepSource, Stream, ValId, ahead_term,
 };
 use crate::value::{DType, Extent, fixed};
 
@@ -23,7 +23,7 @@ pub(crate) struct Lower<'g> {
     /// The operations so far, for `differentiate`.
     pub(crate) tape: Vec<Taped<'g>>,
     /// The name of the next call, if it draws numbers.
-    place: Option<Rc<str>>,
+    draws: Option<Rc<str>>,
     /// Parameters so far.
     params: Vec<Option<ValId>>,
 }
@@ -33,14 +33,10 @@ pub(crate) enum Taped<'g> {
         primitive: &'static Primitive,
         call: Call<'g>,
         lowered: Lowered,
-        source: Option<Source>,
+        source: Option<StepSource>,
     },
     /// A layer that is recomputed for its gradient.
-    Layer {
-        placed: Placed<'g>,
-        inputs: Vec<ValId>,
-        outputs: Vec<ValId>,
-    },
+    Layer { placed: Placed<'g>, inputs: Vec<ValId>, outputs: Vec<ValId> },
 }
 
 /// A body with its parameters and states in the whole graph.
@@ -61,7 +57,7 @@ impl<'g> Lower<'g> {
             builder: PlanBuilder::new(Phase::Forward, precision),
             recompute: Recompute::Nothing,
             stream: Stream::default(),
-            place: None,
+            draws: None,
             tape: Vec::new(),
             params: vec![None; graph.top.params.len()],
         }
@@ -101,15 +97,15 @@ impl<'g> Lower<'g> {
     /// Emits the steps of one body.
     pub(crate) fn body(&mut self, placed: &Placed<'g>, inputs: &[ValId]) -> Vec<ValId> {
         let body = placed.body;
-        let mut made: Vec<Vec<ValId>> = vec![Vec::new(); body.nodes.len()];
+        let mut results: Vec<Vec<ValId>> = vec![Vec::new(); body.nodes.len()];
         for index in body.reachable_by(&|node| self.read(node)) {
             let node = &body.nodes[index as usize];
             let read = self.read(node);
             let operands: Vec<ValId> =
-                read.iter().map(|o| made[o.node as usize][o.port as usize]).collect();
-            made[index as usize] = self.node(placed, index, node, operands, inputs);
+                read.iter().map(|o| results[o.node as usize][o.port as usize]).collect();
+            results[index as usize] = self.node(placed, index, node, operands, inputs);
         }
-        body.outputs.iter().map(|o| made[o.node as usize][o.port as usize]).collect()
+        body.outputs.iter().map(|o| results[o.node as usize][o.port as usize]).collect()
     }
 
     /// The operands that a node's results depend on in this plan.
@@ -128,7 +124,7 @@ impl<'g> Lower<'g> {
         inputs: &[ValId],
     ) -> Vec<ValId> {
         let source = |op: &'static str| {
-            Some(Source {
+            Some(StepSource {
                 layer: placed.layer,
                 slot: placed.slot.clone(),
                 node: index,
@@ -141,7 +137,7 @@ impl<'g> Lower<'g> {
             NodeKind::Param(id) => vec![self.param(placed.param(*id))],
             NodeKind::Op { primitive, attrs, state } => {
                 self.builder.source = source(primitive.name);
-                self.place = attrs.path(op::DRAWN_AT).map(|at| placed.drawn_at(at));
+                self.draws = attrs.path(op::DRAWN_AT).map(|at| placed.drawn_at(at));
                 let attrs = Cow::Borrowed(attrs);
                 let results = Cow::Borrowed(node.types.as_slice());
                 self.call(primitive, attrs, operands, results, state.map(|id| placed.state(id)))
@@ -189,11 +185,11 @@ impl<'g> Lower<'g> {
         fill: &Placed<'g>,
         operands: Vec<ValId>,
         types: &'g [Type],
-        source: Option<Source>,
+        source: Option<StepSource>,
     ) -> Vec<ValId> {
         if let Some((primitive, attrs, param, state)) = lone_canon(fill.body) {
             self.builder.source =
-                source.map(|s| Source { op: primitive.name, slot: fill.slot.clone(), ..s });
+                source.map(|s| StepSource { op: primitive.name, slot: fill.slot.clone(), ..s });
             let weight = self.param(fill.param(param));
             let operands = operands.into_iter().chain([weight]).collect();
             let state = Some(fill.state(state));
@@ -207,9 +203,9 @@ impl<'g> Lower<'g> {
             return self.body(fill, &operands);
         }
         let widths: Vec<i64> = types.iter().map(Type::elements).collect();
-        let whole = vec![Type::seq([widths.iter().sum::<i64>()])];
+        let joined = vec![Type::seq([widths.iter().sum::<i64>()])];
         self.builder.source = source.clone();
-        let x = self.call(concat, Cow::Owned(Attrs::new()), operands, Cow::Owned(whole), None);
+        let x = self.call(concat, Cow::Owned(Attrs::new()), operands, Cow::Owned(joined), None);
         let y = self.body(fill, &x);
         self.builder.source = source;
         let attrs = Attrs::from([("widths", Attr::Ints(widths))]);
@@ -230,8 +226,8 @@ impl<'g> Lower<'g> {
             None => Vec::new(),
         };
         let keeps_state = self.stream.state_out && state.is_some();
-        let place = self.place.take();
-        let call = Call { attrs, operands, results, past, keeps_state, place };
+        let draws = self.draws.take();
+        let call = Call { attrs, operands, results, past, keeps_state, draws };
         let lowered = (primitive.forward)(&mut self.builder, &call);
         if let Some(id) = state {
             for (part, value) in self.parts(id).into_iter().zip(&lowered.state) {

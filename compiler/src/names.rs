@@ -23,21 +23,21 @@ pub const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "m
 pub fn references(item: &Item) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.item(item);
-    walk.found.into_iter().map(|found| found.name).collect()
+    walk.mentions.into_iter().map(|mention| mention.name).collect()
 }
 
 /// The same for an expression in an arch.
 pub(crate) fn references_in(expr: &Expr) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.expr(expr);
-    walk.found.into_iter().map(|found| found.name).collect()
+    walk.mentions.into_iter().map(|mention| mention.name).collect()
 }
 
 /// Every name in an expression, whatever its meaning.
 pub fn mentions(expr: &Expr) -> BTreeSet<String> {
     let mut walk = Walk { all: true, ..Walk::default() };
     walk.expr(expr);
-    walk.found.into_iter().map(|found| found.name.text).collect()
+    walk.mentions.into_iter().map(|mention| mention.name.text).collect()
 }
 
 /// Every name that an item binds, including instances.
@@ -143,7 +143,7 @@ pub(crate) struct Walk {
     /// Whether bound names count as mentions.
     all: bool,
     pub(crate) bound: Bound,
-    pub(crate) found: Vec<Found>,
+    pub(crate) mentions: Vec<Mention>,
     /// Names used as an init table.
     pub(crate) tables: Vec<Span>,
     /// Names used as the base of an arch.
@@ -153,7 +153,7 @@ pub(crate) struct Walk {
 }
 
 /// A name that the body does not bind.
-pub(crate) struct Found {
+pub(crate) struct Mention {
     pub(crate) name: Name,
     pub(crate) context: Use,
     /// The number of names bound before it.
@@ -166,7 +166,7 @@ impl Walk {
         let primitive = context == Use::Call && op::find(&name.text).is_some();
         if self.all || !(primitive || self.bound.hides(&name.text, context)) {
             let bound = self.bound.mark();
-            self.found.push(Found { name: name.clone(), context, bound });
+            self.mentions.push(Mention { name: name.clone(), context, bound });
         }
     }
 

@@ -397,7 +397,7 @@ mod tests {
     fn roots_keep_their_sign() {
         let two = ratio(2, 1).sqrt().unwrap();
         let fourth = two.sqrt().unwrap();
-        for (got, text, near) in [
+        for (got, text, value) in [
             (ratio(-1, 2).mul(two), "-sqrt(0.5)", -FRAC_1_SQRT_2),
             (two.mul(ratio(-3, 1)), "-sqrt(18)", -4.242640687119285),
             (two.div(ratio(-2, 1)), "-sqrt(0.5)", -FRAC_1_SQRT_2),
@@ -412,7 +412,7 @@ mod tests {
         ] {
             let got = got.unwrap();
             assert_eq!(got.to_string(), text);
-            assert!((got.to_f64() - near).abs() < 1e-14, "{text}: {}", got.to_f64());
+            assert!((got.to_f64() - value).abs() < 1e-14, "{text}: {}", got.to_f64());
         }
         assert!(two.neg().sqrt().is_none());
         let order = [ratio(-3, 1), two.neg(), fourth.neg(), ratio(0, 1), fourth, two, ratio(3, 1)];

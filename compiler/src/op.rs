@@ -143,7 +143,7 @@ macro_rules! listed {
             }
 
             /// The one with this definition.
-            pub fn of(definition: &$kind) -> Option<$name> {
+            pub fn from_definition(definition: &$kind) -> Option<$name> {
                 Self::ALL.iter().copied().find(|listed| listed.definition() == definition)
             }
         }
@@ -384,8 +384,8 @@ fn scanned(attrs: &Attrs, y: Type, state: State) -> Shaped {
 fn scan_cost(scan: &Recurrence, inputs: &[Type], outputs: &[Type]) -> Cost {
     let n: i64 = inputs.iter().filter(|t| t.time).chain(outputs).map(Type::elements).sum();
     // The state has the result's channels, and those of the operand along its other axis.
-    let other = if scan.result == scan.rows { scan.columns } else { scan.rows };
-    let width = inputs.get(other).and_then(|t| t.dims.last()).copied().unwrap_or(0);
+    let other_axis = if scan.result == scan.rows { scan.columns } else { scan.rows };
+    let width = inputs.get(other_axis).and_then(|t| t.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: scan.flops * width * values, moved: n, saved: n, ..Cost::default() }
 }
@@ -403,11 +403,11 @@ fn pointwise_forward(plan: &mut PlanBuilder, call: &Call, function: &'static Sca
 fn pointwise_backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
     function: &'static Scalar,
 ) -> Gradients {
-    let saved = if function.keeps_result { made.outputs[0] } else { call.operands[0] };
+    let saved = if function.keeps_result { lowered.outputs[0] } else { call.operands[0] };
     vec![dy[0].map(|dy| plan.one(kernel::PointwiseGrad { function }, &[dy, saved]))]
 }
 

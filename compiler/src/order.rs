@@ -70,16 +70,16 @@ fn cycle(component: &BTreeSet<usize>, edges: &[(usize, usize)]) -> Vec<usize> {
         *least = to.min(*least);
     }
     // Walk inside the component until a node repeats. Every node there has a successor there.
-    let mut place = BTreeMap::from([(start, 0usize)]);
+    let mut position = BTreeMap::from([(start, 0usize)]);
     let mut walk = vec![start];
-    let mut here = start;
-    while let Some(&to) = next.get(&here) {
-        if let Some(at) = place.get(&to) {
+    let mut node = start;
+    while let Some(&to) = next.get(&node) {
+        if let Some(at) = position.get(&to) {
             return walk.split_off(*at);
         }
-        place.insert(to, walk.len());
+        position.insert(to, walk.len());
         walk.push(to);
-        here = to;
+        node = to;
     }
     walk
 }

@@ -63,7 +63,7 @@ pub struct Step {
     /// The part of training that it belongs to.
     pub phase: Phase,
     /// The graph node of the step; `None` for loss, sums and update.
-    pub source: Option<Source>,
+    pub source: Option<StepSource>,
 }
 
 /// Parts of a training step.
@@ -85,7 +85,7 @@ pub enum Phase {
 
 /// The place of a step in the graph.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Source {
+pub struct StepSource {
     /// `None` for embedding and head.
     pub layer: Option<u32>,
     /// The slot, if the node belongs to a fill.

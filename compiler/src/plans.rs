@@ -79,10 +79,10 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
     let flow = differentiate(&mut lower, logits, seed);
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
-        let frozen = ParamUpdate::of(updates, n).rule == UpdateRule::Frozen;
+        let frozen = ParamUpdate::for_param(updates, n).rule == UpdateRule::Frozen;
         // The steps of a frozen parameter's gradient are removed, since nothing reads their result.
-        let made = lower.used(id).filter(|_| !frozen).and_then(|value| flow.gradient(value));
-        let gradient = made.unwrap_or_else(|| {
+        let gradient = lower.used(id).filter(|_| !frozen).and_then(|value| flow.gradient(value));
+        let gradient = gradient.unwrap_or_else(|| {
             // Elaboration refuses unused parameters, but a user may ignore its operand.
             lower.builder.one(kernel::Zeros { dims: fixed(&param.shape) }, &[])
         });

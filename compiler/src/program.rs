@@ -79,8 +79,8 @@ impl Program {
         let mut diagnostics = Diagnostics::new();
         let mut parse = |sources: &mut Sources, name: &str, text: &str| -> (FileId, Ast) {
             let file = sources.add(name, text);
-            let (ast, found) = dsl::parse(file, text);
-            diagnostics.extend(found);
+            let (ast, errors) = dsl::parse(file, text);
+            diagnostics.extend(errors);
             (file, ast)
         };
         let standard: Vec<(FileId, Ast)> = match std {
@@ -90,11 +90,11 @@ impl Program {
         let asts: Vec<(FileId, Ast)> =
             files.into_iter().map(|(n, t)| parse(&mut sources, &n, &t)).collect();
         let files = asts.iter().map(|(file, _)| *file).collect();
-        let (library, mut found) = resolve(&sources, &asts, &standard);
+        let (library, mut errors) = resolve(&sources, &asts, &standard);
         for (file, ast) in asts.iter().chain(&standard) {
-            undefined(&library, *file, ast, &mut found);
+            undefined(&library, *file, ast, &mut errors);
         }
-        diagnostics.extend(found);
+        diagnostics.extend(errors);
         Program { sources, library, diagnostics, files }
     }
 
@@ -175,30 +175,26 @@ impl Program {
     fn besides_names(&self, file: &str, name: &str) -> Diagnostics {
         let mut diagnostics = Diagnostics::new();
         let Some(id) = self.sources.find(file) else { return diagnostics };
-        let Some((found, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id)
-        else {
+        let Some((arch, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id) else {
             return diagnostics;
         };
         let Some((used, _)) = self.library.used(id, name) else { return diagnostics };
-        let within = |at: Span, whole: Span| {
-            at.file == whole.file && whole.start <= at.start && at.end <= whole.end
-        };
         let mut names = Vec::new();
         for error in self.diagnostics.iter().filter(|d| d.is_error()) {
             let Some(at) = error.labels.first().map(|label| label.span) else { continue };
-            if !used.iter().any(|whole| within(at, *whole)) {
+            if !used.iter().any(|item| at.is_in(*item)) {
                 continue;
             }
-            if !within(at, found.span) || !UNKNOWN.contains(&error.code) {
+            if !at.is_in(arch.span) || !UNKNOWN.contains(&error.code) {
                 return diagnostics;
             }
             names.push(error.clone());
         }
-        let places = names.iter().filter_map(|d| d.labels.first()).map(|label| label.span);
-        let places: Vec<Span> = places.collect();
+        let unknown = names.iter().filter_map(|d| d.labels.first()).map(|label| label.span);
+        let unknown: Vec<Span> = unknown.collect();
         diagnostics.extend(names);
         let before = diagnostics.len();
-        let built = arch::without(&self.library, home, &found, &places, &mut diagnostics);
+        let built = arch::without(&self.library, home, &arch, &unknown, &mut diagnostics);
         if let Some(built) = built {
             recover::further(&self.library, built.tree, 0, false, &mut diagnostics);
         }
@@ -208,8 +204,8 @@ impl Program {
     /// The graph of an arch with every declared slot; `None` if it does not compile.
     pub fn open(&self, file: &str, name: &str) -> Option<Graph> {
         let id = self.sources.find(file).filter(|_| !self.has_errors())?;
-        let (found, home) = self.library.arch(id, name).filter(|(_, home)| *home == id)?;
-        let built = arch::build(&self.library, home, &found, &mut Diagnostics::new())?;
+        let (arch, home) = self.library.arch(id, name).filter(|(_, home)| *home == id)?;
+        let built = arch::build(&self.library, home, &arch, &mut Diagnostics::new())?;
         elaborate_open(&self.library, &built.tree)
     }
 
@@ -220,9 +216,9 @@ impl Program {
         let places: Vec<Span> =
             errors.filter_map(|d| d.labels.first()).map(|label| label.span).collect();
         self.library.used_by(id, name).is_some_and(|used| {
-            !used.iter().any(|whole| {
+            !used.iter().any(|item| {
                 places.iter().any(|at| {
-                    at.file == whole.file && whole.start <= at.start && at.start <= whole.end
+                    at.file == item.file && item.start <= at.start && at.start <= item.end
                 })
             })
         })
@@ -237,14 +233,13 @@ impl Program {
     ) -> (Option<T>, Diagnostics) {
         let mut diagnostics = Diagnostics::new();
         let Some(id) = self.sources.find(file) else { return (None, diagnostics) };
-        let Some((found, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id)
-        else {
+        let Some((arch, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id) else {
             let names = self.archs(file);
             let span = Span::new(id, 0, 0);
             diagnostics.push(diag::no_such_arch(span, name, &names));
             return (None, diagnostics);
         };
-        let Some(built) = arch::attempt(&self.library, home, &found, &mut diagnostics) else {
+        let Some(built) = arch::attempt(&self.library, home, &arch, &mut diagnostics) else {
             return (None, diagnostics);
         };
         if built.broken {
@@ -323,9 +318,9 @@ fn under<'a>(
 ) -> impl Iterator<Item = (&'a str, &'a str)> {
     fields
         .range(path..)
-        .map(|(found, value)| (*found, *value))
-        .take_while(move |(found, _)| found.starts_with(path))
-        .filter(move |(found, _)| matches!(found.as_bytes().get(path.len()), None | Some(b'.')))
+        .map(|(field, value)| (*field, *value))
+        .take_while(move |(field, _)| field.starts_with(path))
+        .filter(move |(field, _)| matches!(field.as_bytes().get(path.len()), None | Some(b'.')))
 }
 
 /// The fields that some edit may have reached: a few of those of ten thousand layers.
@@ -357,9 +352,9 @@ fn idle_edits(
         before.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
     let after: BTreeMap<&str, &str> =
         after.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
-    let mut told = 0;
+    let mut warnings = 0;
     for edit in edits {
-        if told == MAX_ERRORS {
+        if warnings == MAX_ERRORS {
             break;
         }
         let paths = landings(edit);
@@ -368,7 +363,7 @@ fn idle_edits(
         if same && any {
             let value = paths.first().and_then(|path| after.get(path.as_str())).copied();
             diagnostics.push(diag::edit_changes_nothing(&edit.path, value, edit.span));
-            told += 1;
+            warnings += 1;
         }
     }
     diagnostics.sort_by_key(|d| match d.severity {

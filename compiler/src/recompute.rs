@@ -14,7 +14,7 @@ struct Pass {
     /// For each value: whether it can be made again from kept ones, once known.
     again: Vec<Option<bool>>,
     /// The value that replaces each one from here on.
-    made: Vec<Option<ValId>>,
+    replacement: Vec<Option<ValId>>,
 }
 
 /// Repeats what [`Recompute::Selective`](crate::plan::Recompute::Selective) repeats.
@@ -75,7 +75,7 @@ impl Pass {
             makers[id.0 as usize] = None;
             kept[id.0 as usize] = true;
         }
-        Pass { makers, kept, again: vec![None; count], made: vec![None; count] }
+        Pass { makers, kept, again: vec![None; count], replacement: vec![None; count] }
     }
 
     /// Whether a value is there for gradients, or can be made again from values that are.
@@ -103,13 +103,13 @@ impl Pass {
     ) -> ValId {
         let at = id.0 as usize;
         // Values of the backward pass are made after this pass has counted.
-        let known = at < self.makers.len();
+        let counted = at < self.makers.len();
         let Some(maker) = self.makers.get(at).copied().flatten() else { return id };
-        if !known || self.kept[at] || !self.is_there(id, steps) {
+        if !counted || self.kept[at] || !self.is_there(id, steps) {
             return id;
         }
-        if let Some(made) = self.made[at] {
-            return made;
+        if let Some(known) = self.replacement[at] {
+            return known;
         }
         let mut step = steps[maker].clone();
         step.phase = Phase::Recompute;
@@ -119,11 +119,10 @@ impl Pass {
         for output in &mut step.outputs {
             let new = ValId(plan.values.len() as u32);
             plan.values.push(plan.values[output.0 as usize].clone());
-            self.made[output.0 as usize] = Some(new);
+            self.replacement[output.0 as usize] = Some(new);
             *output = new;
         }
-        let made = self.made[at].unwrap_or(id);
         out.push(step);
-        made
+        self.replacement[at].unwrap_or(id)
     }
 }

@@ -45,15 +45,15 @@ pub(crate) fn further(
             return;
         }
         repair = true;
-        let mut found = Diagnostics::new();
-        elaborate(library, &tree, &mut found);
-        let known: BTreeSet<_> = diagnostics.iter().map(place).collect();
+        let mut errors = Diagnostics::new();
+        elaborate(library, &tree, &mut errors);
+        let known: BTreeSet<_> = diagnostics.iter().map(span).collect();
         let kept = |d: &Diagnostic| {
-            d.is_error() && !known.contains(&place(d)) && independent(&tree, d, &doubtful)
+            d.is_error() && !known.contains(&span(d)) && independent(&tree, d, &doubtful)
         };
         let lacking =
-            found.iter().filter(|d| d.code == "missing-config").cloned().collect::<Vec<_>>();
-        new = found.into_iter().filter(kept).collect();
+            errors.iter().filter(|d| d.code == "missing-config").cloned().collect::<Vec<_>>();
+        new = errors.into_iter().filter(kept).collect();
         diagnostics.extend(new.iter().cloned());
         new.extend(lacking);
         if new.is_empty() || diagnostics.len() > MAX_ERRORS {
@@ -65,38 +65,34 @@ pub(crate) fn further(
 /// A rough measure of the cost of elaborating a tree.
 fn size(tree: &ArchTree) -> usize {
     let mut kinds: BTreeSet<*const Applied> = BTreeSet::new();
-    let of = |applied: &Applied| applied.config.len() + applied.slots.len() + 1;
+    let size = |applied: &Applied| applied.config.len() + applied.slots.len() + 1;
     let new = tree.layers.iter().filter(|layer| kinds.insert(Rc::as_ptr(&layer.applied)));
-    tree.layers.len() + new.map(|layer| of(&layer.applied)).sum::<usize>()
+    tree.layers.len() + new.map(|layer| size(&layer.applied)).sum::<usize>()
 }
 
-type Place = (dsl::FileId, u32, u32);
-
-fn at(span: Span) -> Place {
-    (span.file, span.start, span.end)
-}
-
-fn place(d: &Diagnostic) -> Option<Place> {
-    d.labels.first().map(|label| at(label.span))
+/// Where an error is.
+fn span(d: &Diagnostic) -> Option<Span> {
+    d.labels.first().map(|label| label.span)
 }
 
 /// Whether an error is independent of earlier ones. A missing value, or an error about a doubtful one, may follow from
 /// an earlier error.
 fn independent(tree: &ArchTree, d: &Diagnostic, doubtful: &BTreeSet<String>) -> bool {
-    let own: BTreeSet<String> = own_names(tree, d);
-    let speaks = d.names.iter().any(|name| doubtful.contains(name) && !own.contains(name));
+    let settings = names_at(tree, d);
+    let is_about_doubtful =
+        d.names.iter().any(|name| doubtful.contains(name) && !settings.contains(name));
     // Ignore the label of the layer: the error is not about it.
     let about = d.labels.iter().filter(|label| !label.around);
-    let here = about.into_iter().any(|label| label.span.file == tree.span.file);
-    !LACKING.contains(&d.code) && !d.code.starts_with("too-") && here && !speaks
+    let in_arch = about.into_iter().any(|label| label.span.file == tree.span.file);
+    !LACKING.contains(&d.code) && !d.code.starts_with("too-") && in_arch && !is_about_doubtful
 }
 
 /// The names of the settings that an error points at first.
-fn own_names(tree: &ArchTree, d: &Diagnostic) -> BTreeSet<String> {
+fn names_at(tree: &ArchTree, d: &Diagnostic) -> BTreeSet<String> {
     let Some(first) = d.labels.first().map(|label| label.span) else { return BTreeSet::new() };
     let mut names = BTreeSet::new();
     let mut see = |name: &str, setting: &Setting| {
-        if within(first, setting.place()) {
+        if first.is_in(setting.value_span()) {
             names.insert(name.to_owned());
         }
     };
@@ -123,13 +119,9 @@ fn walk(applied: &Applied, see: &mut impl FnMut(&str, &Setting)) {
     }
 }
 
-fn within(inner: Span, whole: Span) -> bool {
-    inner.file == whole.file && whole.start <= inner.start && inner.end <= whole.end
-}
-
 /// Replaces the values that errors point at.
 struct Repair<'a> {
-    places: Vec<Span>,
+    blamed: Vec<Span>,
     /// Missing values of definitions: the definition's name and the value's.
     lacking: Vec<(String, String)>,
     doubtful: &'a mut BTreeSet<String>,
@@ -141,18 +133,18 @@ impl<'a> Repair<'a> {
     fn new(errors: &[Diagnostic], doubtful: &'a mut BTreeSet<String>) -> Repair<'a> {
         let labels = errors.iter().flat_map(|d| &d.labels);
         // The last label of an error in a definition covers the whole layer.
-        let places = labels.filter(|label| !label.around).map(|label| label.span);
+        let blamed = labels.filter(|label| !label.around).map(|label| label.span);
         let lacking = errors.iter().filter(|d| d.code == "missing-config").filter_map(|d| {
             let [holder, name] = d.names.as_slice() else { return None };
             Some((holder.clone(), name.clone()))
         });
         let lacking = lacking.collect();
-        Repair { places: places.collect(), lacking, doubtful, done: BTreeMap::new(), any: false }
+        Repair { blamed: blamed.collect(), lacking, doubtful, done: BTreeMap::new(), any: false }
     }
 
     fn blames(&self, setting: &Setting) -> bool {
-        let value = setting.place();
-        self.places.iter().any(|place| within(*place, value))
+        let value = setting.value_span();
+        self.blamed.iter().any(|span| span.is_in(value))
     }
 
     fn tree(mut self, tree: &mut ArchTree) -> bool {
@@ -187,7 +179,7 @@ impl<'a> Repair<'a> {
     }
 
     fn replace(&mut self, setting: &mut Setting, kind: ExprKind) {
-        let span = setting.place();
+        let span = setting.value_span();
         let value = Rc::new(Expr { kind, span });
         setting.value = SettingValue::Expr(value, span.file);
         self.any = true;
@@ -200,6 +192,16 @@ impl<'a> Repair<'a> {
             return known.clone();
         }
         let mut copy = applied.as_ref().clone();
+        let mut changed = self.config(applied, &mut copy);
+        changed |= self.missing(applied, &mut copy);
+        changed |= self.slots(applied, &mut copy);
+        let repaired = changed.then(|| Rc::new(copy));
+        self.done.insert(key, repaired.clone());
+        repaired
+    }
+
+    /// Repairs the settings that are there. True if any changed.
+    fn config(&mut self, applied: &Applied, copy: &mut Applied) -> bool {
         let mut changed = false;
         for (name, setting) in &applied.config {
             if let SettingValue::Def(child) = &setting.value {
@@ -211,7 +213,7 @@ impl<'a> Repair<'a> {
                     continue;
                 }
                 // A span inside it that is not one of its settings cannot be repaired here.
-                if !self.places.contains(&setting.place()) {
+                if !self.blamed.contains(&setting.value_span()) {
                     continue;
                 }
             }
@@ -227,6 +229,12 @@ impl<'a> Repair<'a> {
             }
             changed = true;
         }
+        changed
+    }
+
+    /// Adds the values that are missing.
+    fn missing(&mut self, applied: &Applied, copy: &mut Applied) -> bool {
+        let mut changed = false;
         for (holder, name) in &self.lacking {
             // Nothing can substitute for a definition.
             let is_value = !["mixer", "mlp"].contains(&name.as_str());
@@ -238,6 +246,11 @@ impl<'a> Repair<'a> {
                 (self.any, changed) = (true, true);
             }
         }
+        changed
+    }
+
+    fn slots(&mut self, applied: &Applied, copy: &mut Applied) -> bool {
+        let mut changed = false;
         for (name, slot) in &applied.slots {
             if let Some(fill) = &slot.fill
                 && let Some(inner) = self.applied(fill)
@@ -245,16 +258,14 @@ impl<'a> Repair<'a> {
             {
                 slot.fill = Some(inner);
                 changed = true;
-            } else if self.places.contains(&slot.span) {
+            } else if self.blamed.contains(&slot.span) {
                 self.doubtful.insert(name.clone());
                 copy.slots.remove(name);
                 self.any = true;
                 changed = true;
             }
         }
-        let made = changed.then(|| Rc::new(copy));
-        self.done.insert(key, made.clone());
-        made
+        changed
     }
 }
 

@@ -56,7 +56,8 @@ impl Entity {
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     scopes: BTreeMap<FileId, BTreeMap<String, Entity>>,
-    own: BTreeMap<FileId, Vec<String>>,
+    /// The names that each file defines, in the order written.
+    defined: BTreeMap<FileId, Vec<String>>,
     std: BTreeMap<String, Entity>,
 }
 
@@ -99,17 +100,17 @@ pub fn resolve(
     }
     for (file, ast) in files {
         let mut scope = BTreeMap::new();
-        let mut own = Vec::new();
+        let mut defined = Vec::new();
         for entity in items(*file, ast) {
             let name = entity.name().clone();
             if diagnostics.len() <= MAX_ERRORS && hides_a_primitive(&entity, &name.text) {
                 diagnostics.push(diag::names_a_primitive(&name));
             }
-            own.push(name.text.clone());
+            defined.push(name.text.clone());
             // The parser has reported repeated definitions; keep the first.
             scope.entry(name.text).or_insert(entity);
         }
-        library.own.insert(*file, own);
+        library.defined.insert(*file, defined);
         library.scopes.insert(*file, scope);
     }
     import(sources, files, &mut library, &mut diagnostics);
@@ -155,8 +156,8 @@ fn import(
                 return;
             }
             let target = import_target(sources.name(*file), &import.path);
-            let found = target.as_deref().and_then(|t| sources.find(t));
-            let Some((target_file, names)) = found.and_then(|f| Some((f, exported.get(&f)?)))
+            let imported = target.as_deref().and_then(|t| sources.find(t));
+            let Some((target_file, names)) = imported.and_then(|f| Some((f, exported.get(&f)?)))
             else {
                 diagnostics.push(diag::unknown_import(
                     import.path_span,
@@ -168,9 +169,9 @@ fn import(
             for wanted in &import.names {
                 let Some(entity) = names.get(&wanted.name.text) else {
                     if diagnostics.len() <= MAX_ERRORS {
-                        let owned = library.own.get(&target_file).unwrap_or(&nothing);
+                        let defined = library.defined.get(&target_file).unwrap_or(&nothing);
                         let unknown =
-                            diag::unknown_imported_name(&wanted.name, &import.path, owned);
+                            diag::unknown_imported_name(&wanted.name, &import.path, defined);
                         diagnostics.push(unknown);
                     }
                     continue;
@@ -191,14 +192,14 @@ fn import(
 fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut Diagnostics) {
     let mut edges = Vec::new();
     // The first import of one file by another.
-    let mut places: BTreeMap<(usize, usize), Span> = BTreeMap::new();
+    let mut spans: BTreeMap<(usize, usize), Span> = BTreeMap::new();
     for (i, (file, ast)) in files.iter().enumerate() {
         for import in &ast.imports {
             let target = import_target(sources.name(*file), &import.path)
                 .and_then(|t| files.iter().position(|(f, _)| sources.name(*f) == t));
             if let Some(target) = target {
                 edges.push((i, target));
-                places.entry((i, target)).or_insert(import.path_span);
+                spans.entry((i, target)).or_insert(import.path_span);
             }
         }
     }
@@ -209,9 +210,9 @@ fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut D
         let names: Vec<&str> =
             cycle.iter().filter_map(|i| files.get(*i)).map(|(f, _)| sources.name(*f)).collect();
         let next = cycle.get(1).or(cycle.first());
-        let at = cycle.first().zip(next).and_then(|(from, to)| places.get(&(*from, *to)));
-        if let Some(place) = at {
-            diagnostics.push(diag::import_cycle(*place, &names));
+        let at = cycle.first().zip(next).and_then(|(from, to)| spans.get(&(*from, *to)));
+        if let Some(span) = at {
+            diagnostics.push(diag::import_cycle(*span, &names));
         }
     }
 }
@@ -277,11 +278,11 @@ impl Library {
     /// Finds `name` in a file: its definitions and imports, then std. An arch shadows neither a definition of std nor a
     /// word of the language, which is `None`: a name in the place of a definition never means an arch.
     pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
-        let own = self.scopes.get(&file).and_then(|s| s.get(name));
-        match (own, self.std.get(name)) {
+        let in_file = self.scopes.get(&file).and_then(|s| s.get(name));
+        match (in_file, self.std.get(name)) {
             (Some(Entity::Arch(..)) | None, Some(std)) => Some(std.clone()),
             (Some(Entity::Arch(..)), None) if names::is_built_in(name) => None,
-            (own, _) => own.cloned(),
+            (in_file, _) => in_file.cloned(),
         }
     }
 
@@ -295,19 +296,19 @@ impl Library {
 
     /// The spans of all items an arch uses, including its own; `None` if one is missing.
     pub(crate) fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
-        self.used(file, name).filter(|(_, all)| *all).map(|(used, _)| used)
+        self.used(file, name).filter(|(_, complete)| *complete).map(|(used, _)| used)
     }
 
     /// The same for the items that exist, and whether all do.
     pub(crate) fn used(&self, file: FileId, name: &str) -> Option<(Vec<Span>, bool)> {
         let (arch, home) = self.arch(file, name)?;
-        let mut all = true;
+        let mut complete = true;
         let mut next = vec![Entity::Arch(arch, home)];
-        let mut found: BTreeMap<(FileId, u32), Span> = BTreeMap::new();
+        let mut spans: BTreeMap<(FileId, u32), Span> = BTreeMap::new();
         while let Some(entity) = next.pop() {
             let (item, home) = entity.item();
             let span = item.span();
-            if found.insert((home, span.start), span).is_some() {
+            if spans.insert((home, span.start), span).is_some() {
                 continue;
             }
             for used in names::references(&item) {
@@ -317,11 +318,11 @@ impl Library {
                 match entity.or_else(|| self.lookup(home, &used.text)) {
                     Some(entity) => next.push(entity),
                     None if names::is_built_in(&used.text) => {}
-                    None => all = false,
+                    None => complete = false,
                 }
             }
         }
-        Some((found.into_values().collect(), all))
+        Some((spans.into_values().collect(), complete))
     }
 
     /// Every name visible in a file, for suggestions.
@@ -341,7 +342,7 @@ impl Library {
     /// Archs defined in that file, in the order written.
     pub fn archs(&self, file: FileId) -> Vec<Rc<Arch>> {
         let scope = self.scopes.get(&file);
-        self.own
+        self.defined
             .get(&file)
             .into_iter()
             .flatten()

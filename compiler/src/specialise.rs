@@ -35,9 +35,9 @@ fn shared(from: &Rc<Body>, seen: &mut Seen) -> Option<Rc<Body>> {
     if let Some((_, known)) = seen.iter().find(|(known, _)| Rc::ptr_eq(known, from)) {
         return known.clone();
     }
-    let made = body(from, seen).map(Rc::new);
-    seen.push((from.clone(), made.clone()));
-    made
+    let faster = body(from, seen).map(Rc::new);
+    seen.push((from.clone(), faster.clone()));
+    faster
 }
 
 /// The body with other nodes; `None` if nothing changes.
@@ -47,10 +47,10 @@ fn body(from: &Body, seen: &mut Seen) -> Option<Body> {
         let inputs = || node.inputs.clone();
         match &node.kind {
             NodeKind::Op { primitive, attrs, state } => {
-                let Some(case) = case(from, primitive.name, attrs, node) else { continue };
-                let Some(primitive) = op::find(case.name) else { continue };
+                let Some(faster) = faster_scan(from, primitive.name, attrs, node) else { continue };
+                let Some(primitive) = op::find(faster.name) else { continue };
                 let (attrs, state) = (attrs.clone(), *state);
-                changed.push((at, NodeKind::Op { primitive, attrs, state }, case.operands));
+                changed.push((at, NodeKind::Op { primitive, attrs, state }, faster.operands));
             }
             NodeKind::Layer { index, body, params, states } => {
                 let Some(body) = shared(body, seen) else { continue };
@@ -90,34 +90,34 @@ fn carried(body: &Body) -> BTreeSet<u32> {
 }
 
 /// Another recurrence with the same result and state; the attributes stay.
-struct Case {
+struct FasterScan {
     name: &'static str,
     operands: Vec<Out>,
 }
 
-fn case(body: &Body, name: &str, attrs: &Attrs, node: &Node) -> Option<Case> {
+fn faster_scan(body: &Body, name: &str, attrs: &Attrs, node: &Node) -> Option<FasterScan> {
     match (name, node.inputs.as_slice()) {
         ("dplr_scan", &[q, k, v, a, b, g]) => {
             if is_zero(body, a) || is_zero(body, b) {
                 let g = per_head(body, g).unwrap_or(g);
-                return Some(Case { name: "gla_scan", operands: vec![q, k, v, g] });
+                return Some(FasterScan { name: "gla_scan", operands: vec![q, k, v, g] });
             }
             delta(body, [q, k, v, a, b, g])
         }
         ("gla_scan", &[q, k, v, g]) => {
             let g = per_head(body, g)?;
             let known = attrs.keys().all(|name| *name == "scale");
-            known.then(|| Case { name: "gla_scan", operands: vec![q, k, v, g] })
+            known.then(|| FasterScan { name: "gla_scan", operands: vec![q, k, v, g] })
         }
         _ => None,
     }
 }
 
 /// k = b = β ⊙ x and a = −exp(g) ⊙ x, with β and g by head.
-fn delta(body: &Body, [q, k, v, a, b, g]: [Out; 6]) -> Option<Case> {
+fn delta(body: &Body, [q, k, v, a, b, g]: [Out; 6]) -> Option<FasterScan> {
     let gate = per_head(body, g).filter(|gate| is_sequence(body, *gate))?;
-    let (written, read) = (Product::of(body, b), Product::of(body, a));
-    if !written.equals(&Product::of(body, k), body) {
+    let (written, read) = (Product::from_value(body, b), Product::from_value(body, a));
+    if !written.equals(&Product::from_value(body, k), body) {
         return None;
     }
     let minus = Root::rational(Ratio { num: -1, den: 1 });
@@ -131,7 +131,10 @@ fn delta(body: &Body, [q, k, v, a, b, g]: [Out; 6]) -> Option<Case> {
         };
         for (decay, with) in [(first, second), (second, first)] {
             if same(body, with, x, DEPTH) && is_decay(body, decay, g, gate) {
-                return Some(Case { name: "delta_scan", operands: vec![q, x, v, beta, gate] });
+                return Some(FasterScan {
+                    name: "delta_scan",
+                    operands: vec![q, x, v, beta, gate],
+                });
             }
         }
     }
@@ -145,7 +148,7 @@ struct Product {
 }
 
 impl Product {
-    fn of(body: &Body, out: Out) -> Product {
+    fn from_value(body: &Body, out: Out) -> Product {
         let mut product =
             Product { factor: Root::rational(Ratio { num: 1, den: 1 }), values: Vec::new() };
         product.take(body, out, DEPTH);
@@ -172,12 +175,12 @@ impl Product {
     /// Whether two products are the same, whatever the order of their values.
     fn equals(&self, other: &Product, body: &Body) -> bool {
         let mut left = other.values.clone();
-        let mut all = self.values.iter();
-        let found = all.all(|value| {
+        let mut values = self.values.iter();
+        let all_match = values.all(|value| {
             let at = left.iter().position(|other| same(body, *value, *other, DEPTH));
             at.map(|at| left.swap_remove(at)).is_some()
         });
-        found && left.is_empty() && self.factor == other.factor
+        all_match && left.is_empty() && self.factor == other.factor
     }
 
     fn two(&self) -> Option<[Out; 2]> {
@@ -197,16 +200,16 @@ fn call(body: &Body, out: Out) -> Option<(&'static str, &Attrs, &[Out])> {
 
 /// Whether a value is a product with 0.
 fn is_zero(body: &Body, out: Out) -> bool {
-    Product::of(body, out).factor.radicand.num == 0
+    Product::from_value(body, out).factor.radicand.num == 0
 }
 
 /// The value of each head that is spread over all of its channels.
 fn per_head(body: &Body, out: Out) -> Option<Out> {
     let (name, attrs, operands) = call(body, out)?;
     let &[value, _] = operands else { return None };
-    let whole = name == "spread" && attrs.get("kept") == Some(&Attr::Bool(false));
+    let spreads = name == "spread" && attrs.get("kept") == Some(&Attr::Bool(false));
     let (from, to) = (body.ty(value), body.ty(out));
-    (whole && from.dims.len() == 1 && from.dims.first() == to.dims.first()).then_some(value)
+    (spreads && from.dims.len() == 1 && from.dims.first() == to.dims.first()).then_some(value)
 }
 
 /// Whether a value has one entry per head and token.
@@ -216,7 +219,7 @@ fn is_sequence(body: &Body, out: Out) -> bool {
 
 /// Whether a value is exp(g), or exp of the gate that g spreads, spread as well.
 fn is_decay(body: &Body, decay: Out, g: Out, gate: Out) -> bool {
-    let exp_of = |value: Out, of: Out| matches!(call(body, value), Some(("exp", _, &[x])) if same(body, x, of, DEPTH));
+    let exp_of = |value: Out, gate: Out| matches!(call(body, value), Some(("exp", _, &[x])) if same(body, x, gate, DEPTH));
     exp_of(decay, g) || per_head(body, decay).is_some_and(|decay| exp_of(decay, gate))
 }
 

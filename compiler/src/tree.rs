@@ -149,7 +149,7 @@ pub enum SettingValue {
 
 impl Setting {
     /// The span of its value.
-    pub(crate) fn place(&self) -> Span {
+    pub(crate) fn value_span(&self) -> Span {
         match self.value.written() {
             Ok((expr, ..)) => expr.span,
             Err(applied) => applied.span,

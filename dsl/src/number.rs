@@ -69,10 +69,10 @@ impl Decimal {
             }
             None => (digits, 0),
         };
-        let (whole, fraction) = body.split_once('.').unwrap_or((body, ""));
+        let (integer, fraction) = body.split_once('.').unwrap_or((body, ""));
         let mut mantissa: i128 = 0;
         let mut seen = false;
-        for c in whole.chars().chain(fraction.chars()) {
+        for c in integer.chars().chain(fraction.chars()) {
             if c == '_' {
                 continue;
             }
@@ -125,8 +125,8 @@ impl Decimal {
     fn aligned(self, other: Decimal) -> Result<(i128, i128, i32), NumberError> {
         let exponent = self.exponent.min(other.exponent);
         let lift = |d: Decimal| -> Option<i128> {
-            let by = u32::try_from(d.exponent - exponent).ok()?;
-            d.mantissa.checked_mul(10i128.checked_pow(by)?)
+            let places = u32::try_from(d.exponent - exponent).ok()?;
+            d.mantissa.checked_mul(10i128.checked_pow(places)?)
         };
         match (lift(self), lift(other)) {
             (Some(a), Some(b)) => Ok((a, b, exponent)),
@@ -209,8 +209,8 @@ impl fmt::Display for Decimal {
         let plain = if self.exponent >= 0 {
             format!("{digits}{}", "0".repeat(self.exponent.clamp(0, 400) as usize))
         } else if point > 0 {
-            let (whole, fraction) = digits.split_at(point as usize);
-            format!("{whole}.{fraction}")
+            let (integer, fraction) = digits.split_at(point as usize);
+            format!("{integer}.{fraction}")
         } else {
             format!("0.{}{digits}", "0".repeat((-point).clamp(0, 400) as usize))
         };

@@ -53,10 +53,10 @@ pub fn size(bytes: u64) -> String {
     let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
         return if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") };
     };
-    let (whole, rest) = (bytes / scale, bytes % scale);
+    let (units, rest) = (bytes / scale, bytes % scale);
     match rest * 10 / scale {
-        tenth @ 1..=9 => format!("{whole}.{tenth} {unit}"),
-        _ => format!("{whole} {unit}"),
+        tenth @ 1..=9 => format!("{units}.{tenth} {unit}"),
+        _ => format!("{units} {unit}"),
     }
 }
 

@@ -22,6 +22,11 @@ impl Span {
         Span { file, start: start as u32, end: end as u32 }
     }
 
+    /// Whether all of it is inside the other.
+    pub fn is_in(self, outer: Span) -> bool {
+        self.file == outer.file && outer.start <= self.start && self.end <= outer.end
+    }
+
     /// The smallest span that covers both; `self`'s file wins.
     pub fn to(self, other: Span) -> Span {
         if self.file != other.file {

@@ -3,7 +3,7 @@
 use dsl::{Ast, FileId, Sources, format_source, parse, parse_bytes, print, print_expr, render};
 use proptest::prelude::*;
 
-use crate::generate::{ast, expr, repeatable, soup, sprinkle, stew};
+use crate::generate::{ast, expr, random_pieces, random_tokens, repeatable, sprinkle};
 use crate::outline::erased;
 
 const FILE: FileId = FileId(0);
@@ -68,13 +68,13 @@ proptest! {
     }
 
     #[test]
-    fn formatting_is_idempotent_on_valid_texts(text in stew(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
+    fn formatting_is_idempotent_on_valid_texts(text in random_pieces(), picks in prop::collection::vec(any::<u8>(), 1..40)) {
         check_format(&text);
         check_format(&sprinkle(&text, &picks));
     }
 
     #[test]
-    fn random_tokens_do_not_panic(text in soup()) {
+    fn random_tokens_do_not_panic(text in random_tokens()) {
         survives(text.as_bytes());
     }
 
@@ -90,7 +90,7 @@ proptest! {
 
     /// Good texts with a piece removed or doubled: errors in likely places.
     #[test]
-    fn damaged_texts_do_not_panic(text in stew(), at in any::<prop::sample::Index>(), length in 1usize..12, twice: bool) {
+    fn damaged_texts_do_not_panic(text in random_pieces(), at in any::<prop::sample::Index>(), length in 1usize..12, twice: bool) {
         let chars: Vec<char> = text.chars().collect();
         let at = at.index(chars.len() + 1);
         let end = (at + length).min(chars.len());

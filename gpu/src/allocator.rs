@@ -86,20 +86,20 @@ impl Allocator {
         let size = bytes.max(1).next_multiple_of(UNIT);
         let pool = if size <= SMALL { Pool::Small } else { Pool::Large };
         let fits = self.free[pool.index()].range((size, 0)..).next().copied();
-        let (found, at) = fits.unwrap_or_else(|| self.reserve(size, pool));
-        self.free[pool.index()].remove(&(found, at));
+        let (available, at) = fits.unwrap_or_else(|| self.reserve(size, pool));
+        self.free[pool.index()].remove(&(available, at));
         let segment = self.blocks.get(&at).map_or(at, |block| block.segment);
-        let rest = found - size;
-        let own = if pool.splits(rest) {
+        let rest = available - size;
+        let taken = if pool.splits(rest) {
             let block = Block { size: rest, segment, pool, free: true };
             self.blocks.insert(at + size, block);
             self.free[pool.index()].insert((rest, at + size));
             size
         } else {
-            found
+            available
         };
-        self.blocks.insert(at, Block { size: own, segment, pool, free: false });
-        self.used += own;
+        self.blocks.insert(at, Block { size: taken, segment, pool, free: false });
+        self.used += taken;
         self.most_used = self.most_used.max(self.used);
         Held(at)
     }
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_segments_are_libtorchs() {
+    fn sizes_and_segments_equal_libtorchs() {
         for (bytes, segment) in [
             (0, SMALL_SEGMENT),
             (1, SMALL_SEGMENT),

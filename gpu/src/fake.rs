@@ -56,8 +56,8 @@ pub struct Fake {
     seen: Arc<Mutex<Seen>>,
 }
 
-fn refuse<T>(why: impl Into<String>) -> Result<T, DriverError> {
-    Err(DriverError(why.into()))
+fn refuse<T>(message: impl Into<String>) -> Result<T, DriverError> {
+    Err(DriverError(message.into()))
 }
 
 impl Fake {

@@ -3,27 +3,27 @@
 
 /// The blocks of a grid with up to three axes; axes that are not written have one.
 pub(crate) fn blocks(text: &str, value: &dyn Fn(&str) -> Option<i64>) -> Result<[i64; 3], String> {
-    let wrong = |why: String| format!("the grid `{text}`: {why}");
-    let mut reader = Reader { rest: text, value };
+    let wrong = |problem: String| format!("the grid `{text}`: {problem}");
+    let mut parser = GridParser { rest: text, value };
     let mut grid = [1; 3];
     for (axis, blocks) in grid.iter_mut().enumerate() {
-        if axis > 0 && !reader.takes(",") {
+        if axis > 0 && !parser.takes(",") {
             break;
         }
-        *blocks = reader.sum().map_err(wrong)?;
+        *blocks = parser.sum().map_err(wrong)?;
     }
-    match reader.rest.trim() {
+    match parser.rest.trim() {
         "" => Ok(grid),
         rest => Err(wrong(format!("`{rest}` is left"))),
     }
 }
 
-struct Reader<'a> {
+struct GridParser<'a> {
     rest: &'a str,
     value: &'a dyn Fn(&str) -> Option<i64>,
 }
 
-impl Reader<'_> {
+impl GridParser<'_> {
     fn takes(&mut self, word: &str) -> bool {
         match self.rest.trim_start().strip_prefix(word) {
             Some(rest) => {
@@ -104,7 +104,7 @@ impl Reader<'_> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<[i64; 3], String> {
+    fn grid(text: &str) -> Result<[i64; 3], String> {
         blocks(text, &|name| match name {
             "rows" => Some(7),
             "width" => Some(1025),
@@ -115,16 +115,16 @@ mod tests {
 
     #[test]
     fn grids_are_computed_as_python_would() {
-        assert_eq!(of("rows * cdiv(width, BLOCK)"), Ok([14, 1, 1]));
-        assert_eq!(of("rows, 2, width // 4"), Ok([7, 2, 256]));
-        assert_eq!(of("(rows + 1) * 2 - 3 * 4"), Ok([4, 1, 1]));
-        assert_eq!(of("min(rows, 4) + max(rows, 4)"), Ok([11, 1, 1]));
-        assert_eq!(of("cdiv(width - 1, BLOCK)"), Ok([1, 1, 1]));
+        assert_eq!(grid("rows * cdiv(width, BLOCK)"), Ok([14, 1, 1]));
+        assert_eq!(grid("rows, 2, width // 4"), Ok([7, 2, 256]));
+        assert_eq!(grid("(rows + 1) * 2 - 3 * 4"), Ok([4, 1, 1]));
+        assert_eq!(grid("min(rows, 4) + max(rows, 4)"), Ok([11, 1, 1]));
+        assert_eq!(grid("cdiv(width - 1, BLOCK)"), Ok([1, 1, 1]));
     }
 
     #[test]
-    fn what_cannot_be_computed_is_named() {
-        for (text, why) in [
+    fn errors_name_what_cannot_be_computed() {
+        for (text, problem) in [
             ("rows * heads", "`heads` has no value"),
             ("rows rows", "`rows` is left"),
             ("cdiv(rows, 0)", "cdiv(7, 0)"),
@@ -133,7 +133,7 @@ mod tests {
             ("1, 2, 3, 4", "`, 4` is left"),
             ("9223372036854775807 + rows", "overflow"),
         ] {
-            assert_eq!(of(text), Err(format!("the grid `{text}`: {why}")));
+            assert_eq!(grid(text), Err(format!("the grid `{text}`: {problem}")));
         }
     }
 }

@@ -84,8 +84,9 @@ impl Launcher {
         driver: Box<dyn Driver>,
     ) -> Result<Launcher, LaunchError> {
         let facts = driver.facts().map_err(|error| LaunchError(error.to_string()))?;
-        let target = Target::of(facts.capability)
-            .map_err(|why| LaunchError(format!("no kernel runs on {}: {why}", facts.name)))?;
+        let target = Target::for_capability(facts.capability).map_err(|problem| {
+            LaunchError(format!("no kernel runs on {}: {problem}", facts.name))
+        })?;
         Ok(Launcher { library, driver, facts, target, functions: Mutex::default() })
     }
 
@@ -116,7 +117,8 @@ impl Launcher {
         kernel: &Kernel,
         aligned: bool,
     ) -> Result<Function, LaunchError> {
-        let wrong = |why: String| LaunchError(format!("kernel {}: {why}", kernel.describe()));
+        let wrong =
+            |problem: String| LaunchError(format!("kernel {}: {problem}", kernel.describe()));
         let mut functions =
             self.functions.lock().map_err(|_| wrong("another thread failed".to_owned()))?;
         if let Some(function) = functions.get(&(id, aligned)) {
@@ -135,8 +137,8 @@ impl Launcher {
         if threads == 0 || threads > THREADS {
             return Err(wrong(format!("{threads} threads in a block, at most {THREADS}")));
         }
-        self.library.check_params(kernel, aligned).map_err(|why| wrong(why.to_string()))?;
-        let mut code = self.library.bytes(image).map_err(|why| wrong(why.to_string()))?;
+        self.library.check_params(kernel, aligned).map_err(|problem| wrong(problem.to_string()))?;
+        let mut code = self.library.bytes(image).map_err(|problem| wrong(problem.to_string()))?;
         if self.target == Target::Ptx80 {
             code.push(0); // the driver takes PTX as a C string
         }
@@ -147,7 +149,7 @@ impl Launcher {
             }
             Ok(function)
         };
-        let function = load().map_err(|why| wrong(why.to_string()))?;
+        let function = load().map_err(|problem| wrong(problem.to_string()))?;
         functions.insert((id, aligned), function);
         Ok(function)
     }
@@ -190,7 +192,8 @@ impl<'a> Call<'a> {
                 constants.join(", ")
             ))
         })?;
-        let wrong = |why: String| LaunchError(format!("kernel {}: {why}", kernel.describe()));
+        let wrong =
+            |problem: String| LaunchError(format!("kernel {}: {problem}", kernel.describe()));
         let values = values(kernel, &arguments).map_err(wrong)?;
         let value = |wanted: &str| {
             let given = arguments.iter().find(|(name, _)| *name == wanted);
@@ -212,7 +215,7 @@ impl<'a> Call<'a> {
         let function = launcher.function(id, kernel, aligned)?;
         let launch =
             Launch { grid, threads: image.warps * 32, shared: image.shared, values: &values };
-        launcher.driver.launch(function, &launch).map_err(|why| wrong(why.to_string()))?;
+        launcher.driver.launch(function, &launch).map_err(|problem| wrong(problem.to_string()))?;
         if !aligned {
             PLAIN_LAUNCHES.set(PLAIN_LAUNCHES.get() + 1);
         }

@@ -88,8 +88,8 @@ impl Library {
             });
             pointers.eq(elements.iter().copied())
         });
-        let found = kernels.next()?;
-        kernels.next().is_none().then_some(found)
+        let kernel = kernels.next()?;
+        kernels.next().is_none().then_some(kernel)
     }
 
     /// Every kernel of this name that was compiled for these constants.
@@ -124,14 +124,14 @@ impl Library {
 
     /// An image's code.
     pub fn bytes(&self, image: &Image) -> Result<Vec<u8>, ImageError> {
-        let wrong = |why: &str| ImageError(format!("the image of {}: {why}", image.entry));
+        let wrong = |problem: &str| ImageError(format!("the image of {}: {problem}", image.entry));
         let missing = || wrong("it is not among the images");
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         let stream = match streams.entry(image.offset) {
             Entry::Occupied(stream) => stream.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
                 let stream = part(self.images, image.offset, image.length).ok_or_else(missing)?;
-                place.insert(decompressed(stream).map_err(|error| wrong(&error.to_string()))?)
+                vacant.insert(decompressed(stream).map_err(|error| wrong(&error.to_string()))?)
             }
         };
         let bytes = part(stream, image.start, image.size).ok_or_else(missing)?.to_vec();
@@ -146,7 +146,8 @@ impl Library {
     /// Checks a kernel's arguments against the PTX of the same source: their number, their sizes, which are pointers;
     /// and the number of threads, if the code requires one.
     pub fn check_params(&self, kernel: &Kernel, aligned: bool) -> Result<(), ImageError> {
-        let wrong = |why: String| ImageError(format!("kernel {}: {why}", kernel.describe()));
+        let wrong =
+            |problem: String| ImageError(format!("kernel {}: {problem}", kernel.describe()));
         let image = kernel
             .image(Target::Ptx80, aligned)
             .ok_or_else(|| wrong("it has no PTX".to_owned()))?;

@@ -189,7 +189,7 @@ impl Manifest {
 
 fn kernel(form: KernelForm) -> Result<Kernel, ManifestError> {
     let KernelForm { name, constants, params, grid, images } = form;
-    let wrong = |why: String| ManifestError(format!("kernel {name} {constants:?}: {why}"));
+    let wrong = |problem: String| ManifestError(format!("kernel {name} {constants:?}: {problem}"));
     let params: Vec<Param> = params
         .into_iter()
         .map(|ParamForm { name, ty, divisible }| {
@@ -222,8 +222,8 @@ fn kernel(form: KernelForm) -> Result<Kernel, ManifestError> {
         for (aligned, wanted, what) in [(true, 1, "aligned"), (false, usize::from(plain), "plain")]
         {
             match count(target, aligned) {
-                found if found == wanted => {}
-                found => return Err(wrong(format!("{found} {what} images for {target}"))),
+                number if number == wanted => {}
+                number => return Err(wrong(format!("{number} {what} images for {target}"))),
             }
         }
     }

@@ -31,7 +31,7 @@ impl Target {
     pub const ALL: [Target; 4] = [Target::Sm80, Target::Sm90a, Target::Sm100a, Target::Ptx80];
 
     /// The image for a GPU, or why none runs there.
-    pub fn of(capability: Capability) -> Result<Target, TooOld> {
+    pub fn for_capability(capability: Capability) -> Result<Target, TooOld> {
         match (capability.major, capability.minor) {
             (0..8, _) => Err(TooOld(capability)),
             (8, _) => Ok(Target::Sm80),
@@ -91,22 +91,22 @@ impl FromStr for Target {
 mod tests {
     use super::*;
 
-    fn of(major: u32, minor: u32) -> Result<Target, TooOld> {
-        Target::of(Capability { major, minor })
+    fn target(major: u32, minor: u32) -> Result<Target, TooOld> {
+        Target::for_capability(Capability { major, minor })
     }
 
     #[test]
     fn each_gpu_has_the_image_that_it_runs() {
         // A100, A10 and L40 run machine code for 8.0; code for 9.0 and 10.0 runs only there.
         for minor in [0, 6, 9] {
-            assert_eq!(of(8, minor), Ok(Target::Sm80));
+            assert_eq!(target(8, minor), Ok(Target::Sm80));
         }
-        assert_eq!(of(9, 0), Ok(Target::Sm90a));
-        assert_eq!(of(10, 0), Ok(Target::Sm100a));
+        assert_eq!(target(9, 0), Ok(Target::Sm90a));
+        assert_eq!(target(10, 0), Ok(Target::Sm100a));
         for (major, minor) in [(9, 1), (10, 3), (11, 0), (12, 0), (12, 1)] {
-            assert_eq!(of(major, minor), Ok(Target::Ptx80));
+            assert_eq!(target(major, minor), Ok(Target::Ptx80));
         }
-        let old = of(7, 5).unwrap_err();
+        let old = target(7, 5).unwrap_err();
         assert_eq!(old.to_string(), "compute capability 7.5 is below 8.0");
     }
 

@@ -138,8 +138,8 @@ fn a_kernel_without_a_plain_image_takes_aligned_operands_only() {
     let (launcher, fake) = launcher(with_images(0, 4, ".u64", &[true]), 9, 0);
     scale(&launcher, 64, 1, 16).unwrap();
     assert_eq!(fake.take().len(), 1);
-    let why = scale(&launcher, 72, 1, 16).unwrap_err().to_string();
-    assert!(why.ends_with("it was compiled for multiples of 16 only"), "{why}");
+    let message = scale(&launcher, 72, 1, 16).unwrap_err().to_string();
+    assert!(message.ends_with("it was compiled for multiples of 16 only"), "{message}");
     assert!(fake.take().is_empty());
 }
 
@@ -151,12 +151,12 @@ fn shared_memory_is_asked_for_and_not_more_than_there_is() {
     scale(&on_a100, 64, 1, 16).unwrap();
     assert_eq!(fake.take()[0].shared, 160 << 10);
     let (on_ada, fake) = launcher(large, 8, 9);
-    let why = scale(&on_ada, 64, 1, 16).unwrap_err().to_string();
-    assert!(why.contains("it needs 163840 bytes of shared memory"), "{why}");
+    let message = scale(&on_ada, 64, 1, 16).unwrap_err().to_string();
+    assert!(message.contains("it needs 163840 bytes of shared memory"), "{message}");
     assert!(fake.take().is_empty());
     let (many, _) = launcher(library(0, 64, ".u64"), 9, 0);
-    let why = scale(&many, 64, 1, 16).unwrap_err().to_string();
-    assert!(why.contains("2048 threads in a block, at most 1024"), "{why}");
+    let message = scale(&many, 64, 1, 16).unwrap_err().to_string();
+    assert!(message.contains("2048 threads in a block, at most 1024"), "{message}");
 }
 
 #[test]
@@ -164,10 +164,10 @@ fn a_launch_without_blocks_does_nothing_and_one_with_too_many_is_refused() {
     let (launcher, fake) = launcher(library(0, 4, ".u64"), 9, 0);
     scale(&launcher, 64, 0, 16).unwrap();
     assert!(fake.take().is_empty());
-    let why = scale(&launcher, 64, 1 << 31, 16).unwrap_err().to_string();
-    assert!(why.contains("rows is 2147483648, beyond 32 bits"), "{why}");
-    let why = scale(&launcher, 64, -64, 16).unwrap_err().to_string();
-    assert!(why.contains("cdiv(-64, 64)"), "{why}");
+    let message = scale(&launcher, 64, 1 << 31, 16).unwrap_err().to_string();
+    assert!(message.contains("rows is 2147483648, beyond 32 bits"), "{message}");
+    let message = scale(&launcher, 64, -64, 16).unwrap_err().to_string();
+    assert!(message.contains("cdiv(-64, 64)"), "{message}");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn wrong_arguments_are_named() {
     let y = Pointer { address: 64, element: Element::F32 };
     let begun = || launcher.call("scale", &constants).pointer("x", x).pointer("y", y);
     let refused = |call: Call<'_>| call.run().unwrap_err().to_string();
-    for (call, why) in [
+    for (call, message) in [
         (begun(), "argument rows is missing"),
         (begun().int("row", 1), "argument rows is expected, got row"),
         (begun().float("rows", 1.0), "argument rows is i32, got Float(1.0)"),
@@ -193,22 +193,22 @@ fn wrong_arguments_are_named() {
         (launcher.call("turn", &[]), "kernel turn was not compiled for []"),
     ] {
         let got = refused(call);
-        assert!(got.contains(why), "{got}");
+        assert!(got.contains(message), "{got}");
     }
     assert!(fake.take().is_empty());
 }
 
 #[test]
-fn a_manifest_that_is_not_the_ptx_launches_nothing() {
+fn a_manifest_that_differs_from_the_ptx_launches_nothing() {
     // The manifest says i64, the code 32 bits.
     let (launcher, fake) = launcher(library(0, 4, ".u32"), 9, 0);
-    let why = scale(&launcher, 64, 1, 16).unwrap_err().to_string();
-    assert!(why.contains("argument row is i64 in the manifest and"), "{why}");
+    let message = scale(&launcher, 64, 1, 16).unwrap_err().to_string();
+    assert!(message.contains("argument row is i64 in the manifest and"), "{message}");
     assert!(fake.take().is_empty());
 }
 
 #[test]
-fn kernels_are_found_by_what_is_asked() {
+fn kernels_are_found_by_constants_and_elements() {
     let library = library(0, 4, ".u64");
     let at_least = |least| library.at_least("scale", &[("dtype", "bf16".into())], "BLOCK", least);
     assert_eq!((at_least(1), at_least(64), at_least(65)), (Some(64), Some(64), None));
@@ -219,18 +219,22 @@ fn kernels_are_found_by_what_is_asked() {
 }
 
 #[test]
-fn a_number_of_warps_that_is_not_the_ptxs_launches_nothing() {
+fn a_number_of_warps_that_differs_from_the_ptx_launches_nothing() {
     // The PTX of this library requires 8 warps at most.
     let (launcher, _) = launcher(library(0, 16, ".u64"), 9, 0);
-    let why = scale(&launcher, 64, 1, 16).unwrap_err().to_string();
-    assert!(why.contains("the manifest has 16 warps, the PTX requires 256 threads"), "{why}");
+    let message = scale(&launcher, 64, 1, 16).unwrap_err().to_string();
+    assert!(
+        message.contains("the manifest has 16 warps, the PTX requires 256 threads"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_gpu_before_8_0_is_refused_by_name() {
     let library = library(0, 4, ".u64");
-    let why = Launcher::new(library, Box::new(Fake::new(library, 7, 0))).unwrap_err().to_string();
-    assert_eq!(why, "no kernel runs on a recorder of 7.0: compute capability 7.0 is below 8.0");
+    let message =
+        Launcher::new(library, Box::new(Fake::new(library, 7, 0))).unwrap_err().to_string();
+    assert_eq!(message, "no kernel runs on a recorder of 7.0: compute capability 7.0 is below 8.0");
 }
 
 /// The committed kernels.

@@ -9,7 +9,7 @@
 //! use scale::shard::Shards;
 //!
 //! // Two layers of 100,000 elements each, on three ranks.
-//! let shards = Shards::of(&[(Some(0), 100_000), (Some(1), 100_000)], 3);
+//! let shards = Shards::from_sizes(&[(Some(0), 100_000), (Some(1), 100_000)], 3);
 //! assert_eq!(shards.part(0, 0), 0..32_768);
 //! assert_eq!(shards.part(0, 2), 65_536..100_000);
 //! ```

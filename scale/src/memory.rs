@@ -87,7 +87,7 @@ pub fn moments(schedule: &Schedule, updates: &[ParamUpdate], rank: u64) -> u64 {
             Shard::None => (0..schedule.ranks()).map(|rank| shards.length(param, rank)).sum(),
             Shard::Optimizer | Shard::Full => shards.length(param, rank),
         };
-        4 * elements * ParamUpdate::of(updates, param).moments() as u64
+        4 * elements * ParamUpdate::for_param(updates, param).moments() as u64
     };
     (0..shards.params()).map(bytes_of).sum()
 }
@@ -111,14 +111,73 @@ pub fn peak(
     walk.peak
 }
 
+/// Bytes of the weights that a rank keeps, with their copies in bf16.
+fn weights(
+    schedule: &Schedule,
+    micro: &Plan,
+    updates: &[ParamUpdate],
+    sizes: Sizes,
+    rank: u64,
+    network: Network,
+) -> i128 {
+    let shards = &schedule.shards;
+    let bytes = |elements: &dyn Fn(usize) -> u64| {
+        4 * i128::from((0..shards.units().len()).map(elements).sum::<u64>())
+    };
+    match schedule.shard {
+        Shard::None | Shard::Optimizer => {
+            let rounded =
+                micro.inputs.iter().filter(|(input, _)| matches!(input, Input::Rounded(_)));
+            let rounded: i128 = rounded.map(|(_, id)| micro.bytes(*id, sizes)).sum();
+            bytes(&|unit| shards.elements(unit)) + rounded
+        }
+        Shard::Full => {
+            // On GPUs AdamW writes what a rank owns in bf16 too.
+            let pieces = micro.inputs.iter().map(|(input, _)| match (input, network) {
+                (Input::Rounded(param), Network::Nccl)
+                    if ParamUpdate::for_param(updates, param.0 as usize).rule
+                        == UpdateRule::AdamW =>
+                {
+                    2 * i128::from(shards.length(param.0 as usize, rank))
+                }
+                (_, _) => 0,
+            });
+            bytes(&|unit| shards.owned(unit, rank)) + pieces.sum::<i128>()
+        }
+    }
+}
+
+/// Gradients of a micro-batch: the step that makes each, its unit, and bytes.
+fn gradients(schedule: &Schedule, micro: &Plan, sizes: Sizes) -> Vec<(usize, usize, i128)> {
+    let step_of = |id| micro.steps.iter().position(|step| step.outputs.contains(id));
+    let gradients = micro.outputs.iter().filter_map(|(output, id)| match output {
+        Output::Gradient(param) => {
+            let unit = schedule.shards.unit_of(param.0 as usize);
+            Some((step_of(id).unwrap_or(0), unit, micro.bytes(*id, sizes)))
+        }
+        Output::Loss
+        | Output::Counted
+        | Output::Term(_)
+        | Output::Logits
+        | Output::Nll
+        | Output::Argmax
+        | Output::State(..)
+        | Output::GradNorm
+        | Output::Param(_)
+        | Output::FirstMoment(_)
+        | Output::SecondMoment(_) => None,
+    });
+    gradients.collect()
+}
+
 struct Walk<'a> {
     schedule: &'a Schedule,
     rank: u64,
     network: Network,
     /// By step of the plan, all bytes that it holds.
     live: Vec<i128>,
-    /// Gradients by the step that makes them: the unit, and bytes.
-    made: Vec<(usize, usize, i128)>,
+    /// Gradients: the step that makes each, its unit, and bytes.
+    gradients: Vec<(usize, usize, i128)>,
     /// Bytes of gradients made so far, sent or not.
     ever: i128,
     /// Bytes of the buffers of what is under way.
@@ -136,58 +195,17 @@ impl Walk<'_> {
         rank: u64,
         network: Network,
     ) -> Walk<'a> {
-        let shards = &schedule.shards;
-        let all = |rank: Option<u64>| -> i128 {
-            let units = 0..shards.units().len();
-            let elements =
-                |unit| rank.map_or(shards.elements(unit), |rank| shards.owned(unit, rank));
-            4 * i128::from(units.map(elements).sum::<u64>())
-        };
-        let (whole, own) = (all(None), all(Some(rank)));
-        let rounded = micro.inputs.iter().filter(|(input, _)| matches!(input, Input::Rounded(_)));
-        let rounded: i128 = rounded.map(|(_, id)| micro.bytes(*id, sizes)).sum();
-        // On GPUs AdamW writes what a rank owns in bf16 too.
-        let pieces = micro.inputs.iter().map(|(input, _)| match (input, network) {
-            (Input::Rounded(param), Network::Nccl)
-                if ParamUpdate::of(updates, param.0 as usize).rule == UpdateRule::AdamW =>
-            {
-                2 * i128::from(shards.length(param.0 as usize, rank))
-            }
-            (_, _) => 0,
-        });
-        let rounded_pieces: i128 = pieces.sum();
-        let weights = match schedule.shard {
-            Shard::None | Shard::Optimizer => whole + rounded,
-            Shard::Full => own + rounded_pieces,
-        };
+        let weights = weights(schedule, micro, updates, sizes, rank, network);
         let moments = i128::from(moments(schedule, updates, rank));
         let tokens = i128::from(sizes.batch) * i128::from(sizes.time);
         let windows = i128::from(schedule.rounds()) * tokens * TOKEN;
-        let step_of = |id| micro.steps.iter().position(|step| step.outputs.contains(id));
-        let gradients = micro.outputs.iter().filter_map(|(output, id)| match output {
-            Output::Gradient(param) => {
-                let unit = shards.unit_of(param.0 as usize);
-                Some((step_of(id).unwrap_or(0), unit, micro.bytes(*id, sizes)))
-            }
-            Output::Loss
-            | Output::Counted
-            | Output::Term(_)
-            | Output::Logits
-            | Output::Nll
-            | Output::Argmax
-            | Output::State(..)
-            | Output::GradNorm
-            | Output::Param(_)
-            | Output::FirstMoment(_)
-            | Output::SecondMoment(_) => None,
-        });
         let held = Held { weights, moments, windows, ..Held::default() };
         Walk {
             schedule,
             rank,
             network,
             live: micro.live(sizes),
-            made: gradients.collect(),
+            gradients: gradients(schedule, micro, sizes),
             ever: 0,
             under_way: BTreeMap::new(),
             held,
@@ -216,7 +234,7 @@ impl Walk<'_> {
             Action::Release { segment } => {
                 let Some(segment) = self.schedule.timeline.segments.get(segment) else { return };
                 for (param, dtype) in &segment.params {
-                    self.held.gathered -= self.whole(*param) * i128::from(dtype.bytes());
+                    self.held.gathered -= self.elements(*param) * i128::from(dtype.bytes());
                 }
             }
             Action::Compute { round, from, to } => self.compute(action, round, from, to),
@@ -229,7 +247,7 @@ impl Walk<'_> {
     }
 
     /// Elements of a parameter.
-    fn whole(&self, param: usize) -> i128 {
+    fn elements(&self, param: usize) -> i128 {
         let ranks = 0..self.schedule.ranks();
         i128::from(ranks.map(|rank| self.schedule.shards.length(param, rank)).sum::<u64>())
     }
@@ -272,7 +290,7 @@ impl Walk<'_> {
                 let params = segment.into_iter().flat_map(|segment| &segment.params);
                 let elements: i128 = params
                     .filter(|(_, known)| *known == dtype)
-                    .map(|(param, _)| self.whole(*param))
+                    .map(|(param, _)| self.elements(*param))
                     .sum();
                 self.held.gathered += elements * i128::from(dtype.bytes());
                 self.note(Action::Wait(transfer));
@@ -328,7 +346,7 @@ impl Walk<'_> {
             self.ever = 0;
         }
         for step in from..to {
-            let produced = self.made.iter().filter(|(at, ..)| *at == step);
+            let produced = self.gradients.iter().filter(|(at, ..)| *at == step);
             let produced: i128 = produced.map(|(.., bytes)| bytes).sum();
             self.ever += produced;
             self.held.gradients += produced;
@@ -342,7 +360,7 @@ impl Walk<'_> {
 
     /// The gradients of a unit are no longer held.
     fn send(&mut self, unit: usize) {
-        let gradients_of = self.made.iter().filter(|(_, known, _)| *known == unit);
+        let gradients_of = self.gradients.iter().filter(|(_, known, _)| *known == unit);
         let gradients: i128 = gradients_of.map(|(.., bytes)| bytes).sum();
         self.held.gradients -= gradients.min(self.held.gradients);
     }

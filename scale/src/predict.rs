@@ -108,18 +108,7 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
     let (updates, checks) = (&experiment.updates, experiment.check_every > 0);
     let memory = heaviest(&schedule, &plans.micro, updates, sizes, checks, Network::Nccl);
     let actions = schedule.step();
-    let (mut most, mut all) = (Received::default(), Received::default());
-    let mut busiest = 0;
-    for rank in 0..ranks {
-        let mut received = Received::default();
-        for action in &actions {
-            received += schedule.received(*action, rank, local);
-        }
-        all += received;
-        if received.total() > most.total() {
-            (busiest, most) = (rank, received);
-        }
-    }
+    let BytesReceived { busiest, most, all } = received(&schedule, &actions, local);
     // A rank alone has nobody to exchange with.
     let exchanges = match ranks {
         1 => 0,
@@ -164,6 +153,31 @@ pub fn predict(experiment: &Experiment, plans: &TrainPlan, question: &Question) 
         mfu_overlapped: mfu(seconds.overlapped),
         seconds,
     }
+}
+
+/// The bytes that ranks receive.
+struct BytesReceived {
+    /// The rank that receives most.
+    busiest: u64,
+    most: Received,
+    /// Of all ranks together.
+    all: Received,
+}
+
+fn received(schedule: &Schedule, actions: &[Action], local: u64) -> BytesReceived {
+    let (most, all) = (Received::default(), Received::default());
+    let mut bytes = BytesReceived { busiest: 0, most, all };
+    for rank in 0..schedule.ranks() {
+        let mut received = Received::default();
+        for action in actions {
+            received += schedule.received(*action, rank, local);
+        }
+        bytes.all += received;
+        if received.total() > bytes.most.total() {
+            (bytes.busiest, bytes.most) = (rank, received);
+        }
+    }
+    bytes
 }
 
 /// Seconds of each step of a plan, if it takes the longer of its operations and its memory traffic.

@@ -251,8 +251,8 @@ impl<T> Tree<T> {
             let left = start - start % size.saturating_mul(2);
             let right = left.saturating_add(size);
             if right < count {
-                let other = if start == left { right } else { left };
-                let Some(other) = self.waiting.remove(&Node { start: other, level }) else { break };
+                let sibling = Node { start: if start == left { right } else { left }, level };
+                let Some(other) = self.waiting.remove(&sibling) else { break };
                 value = if start == left { add(value, other) } else { add(other, value) };
             }
             (start, level) = (left, level + 1);
@@ -342,15 +342,15 @@ mod tests {
             let mut parts = Vec::new();
             for start in (0..count).step_by(local as usize) {
                 let range = start..(start + local).min(count);
-                let own = values[range.start as usize..range.end as usize].iter().copied();
-                let made = order.partial(range.clone(), own, add);
+                let inside = values[range.start as usize..range.end as usize].iter().copied();
+                let sums = order.partial(range.clone(), inside, add);
                 let mut end = range.start;
-                for (node, _) in &made {
+                for (node, _) in &sums {
                     prop_assert_eq!(node.start, end);
                     end = order.range(*node).end;
                 }
                 prop_assert_eq!(end, range.end);
-                parts.extend(made);
+                parts.extend(sums);
             }
             parts.sort_by_key(|(node, _)| keys[node.start as usize]);
             let mut tree = Tree::new(order);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_is_not_a_running_sum() {
+    fn sums_are_a_tree_and_not_a_running_sum() {
         // 1e8 swallows a lone 1 in f32, so the result depends on the pairing.
         let values = [1e8, 1.0, -1e8, 1.0];
         let tree = |in_sequence| sum(&values, &[2, 0, 3, 1], in_sequence);

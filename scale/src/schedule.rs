@@ -301,7 +301,7 @@ impl Schedule {
     fn scattered(&self, round: u64, unit: usize, way: Way, rank: u64) -> Exchange {
         let ranks = self.ranks();
         let active = self.active(round);
-        let counts = |of: &dyn Fn(u64) -> u64| (0..ranks).map(of).collect::<Vec<u64>>();
+        let counts = |count: &dyn Fn(u64) -> u64| (0..ranks).map(count).collect::<Vec<u64>>();
         let (sent, received) = match (way, self.node) {
             (Way::Flat, _) | (Way::Inside | Way::Across, None) => {
                 let owned = |other| self.shards.owned(unit, other);
@@ -325,7 +325,7 @@ impl Schedule {
             (Way::Across, Some(local)) => {
                 let equal = |other: u64| other % local == rank % local;
                 let owned = |other| self.shards.owned(unit, other);
-                let parts = |of: u64| self.count(round, of / local);
+                let parts = |from: u64| self.count(round, from / local);
                 let sent = counts(&|to| if equal(to) { parts(rank) * owned(to) } else { 0 });
                 let share_of_rank = owned(rank);
                 (sent, counts(&|from| if equal(from) { parts(from) * share_of_rank } else { 0 }))
@@ -373,8 +373,8 @@ impl Schedule {
                 times(others(ranks), each * dtype.bytes() as u64)
             }
             Some(Exchange::Broadcast { elements, dtype }) => {
-                let near = machine.start == 0;
-                let from = (u64::from(rank > 0 && near), u64::from(!near));
+                let is_near = machine.start == 0;
+                let from = (u64::from(rank > 0 && is_near), u64::from(!is_near));
                 times(from, elements * dtype.bytes() as u64)
             }
             Some(Exchange::AllToAll { .. }) | None => Received::default(),
@@ -445,8 +445,8 @@ impl Exchange {
         };
         let mut bytes = Received::default();
         for other in (0..ranks).filter(|other| *other != rank) {
-            let near = other / local.max(1) == rank / local.max(1);
-            *(if near { &mut bytes.near } else { &mut bytes.far }) += bytes_from(other);
+            let is_near = other / local.max(1) == rank / local.max(1);
+            *(if is_near { &mut bytes.near } else { &mut bytes.far }) += bytes_from(other);
         }
         bytes
     }

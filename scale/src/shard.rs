@@ -17,7 +17,7 @@ pub const BLOCK: u64 = 1 << 14;
 pub struct Shards {
     ranks: u64,
     units: Vec<Unit>,
-    places: Vec<Place>,
+    positions: Vec<ParamPosition>,
 }
 
 /// Parameters that are exchanged together: those of one layer, or one that belongs to no layer.
@@ -31,9 +31,9 @@ pub struct Unit {
     owned: Vec<u64>,
 }
 
-/// Where a parameter is.
+/// Where a parameter is in its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct ParamPosition {
     unit: usize,
     /// The first of its blocks in the unit.
     first: u64,
@@ -48,15 +48,15 @@ impl Shards {
             .iter()
             .map(|param| (layer(&param.path), param.shape.iter().product::<i64>() as u64))
             .collect();
-        Shards::of(&sizes, ranks)
+        Shards::from_sizes(&sizes, ranks)
     }
 
     /// Divides parameters with these layers and numbers of elements. At least one rank.
-    pub fn of(params: &[(Option<u64>, u64)], ranks: u64) -> Shards {
+    pub fn from_sizes(params: &[(Option<u64>, u64)], ranks: u64) -> Shards {
         let ranks = ranks.max(1);
         let mut layers: BTreeMap<u64, usize> = BTreeMap::new();
         let mut units: Vec<Unit> = Vec::new();
-        let mut places = Vec::with_capacity(params.len());
+        let mut positions = Vec::with_capacity(params.len());
         for (index, (layer, elements)) in params.iter().enumerate() {
             let next = units.len();
             let at = layer.map_or(next, |layer| *layers.entry(layer).or_insert(next));
@@ -65,12 +65,12 @@ impl Shards {
             }
             if let Some(unit) = units.get_mut(at) {
                 let first = unit.blocks.last().copied().unwrap_or(0);
-                places.push(Place { unit: at, first, elements: *elements });
+                positions.push(ParamPosition { unit: at, first, elements: *elements });
                 unit.params.push(index);
                 unit.blocks.push(first + elements.div_ceil(BLOCK));
             }
         }
-        let mut shards = Shards { ranks, units, places };
+        let mut shards = Shards { ranks, units, positions };
         for at in 0..shards.units.len() {
             let owned = shards.units.get(at).map_or_else(Vec::new, |unit| {
                 let elements_of =
@@ -96,17 +96,19 @@ impl Shards {
 
     /// Number of parameters.
     pub fn params(&self) -> usize {
-        self.places.len()
+        self.positions.len()
     }
 
     /// The unit of a parameter.
     pub fn unit_of(&self, param: usize) -> usize {
-        self.places.get(param).map_or(0, |place| place.unit)
+        self.positions.get(param).map_or(0, |position| position.unit)
     }
 
     /// The elements of a parameter that a rank owns; empty for most ranks if the parameter is small.
     pub fn part(&self, param: usize, rank: u64) -> Range<u64> {
-        let Some(Place { unit, first, elements }) = self.places.get(param) else { return 0..0 };
+        let Some(ParamPosition { unit, first, elements }) = self.positions.get(param) else {
+            return 0..0;
+        };
         let Some(unit) = self.units.get(*unit) else { return 0..0 };
         let border = |rank: u64| {
             let block = unit.border(rank, self.ranks).saturating_sub(*first);
@@ -157,7 +159,7 @@ mod tests {
             params in prop::collection::vec((prop::option::of(0u64..4), 0u64..100_000), 1..12),
             ranks in 1u64..600,
         ) {
-            let shards = Shards::of(&params, ranks);
+            let shards = Shards::from_sizes(&params, ranks);
             for (param, (_, elements)) in params.iter().enumerate() {
                 let mut end = 0;
                 for rank in 0..ranks {
@@ -179,7 +181,7 @@ mod tests {
             ranks in 1u64..40,
         ) {
             let params: Vec<_> = sizes.iter().map(|size| (Some(0), *size)).collect();
-            let shards = Shards::of(&params, ranks);
+            let shards = Shards::from_sizes(&params, ranks);
             let mut walk: Vec<(usize, u64)> = Vec::new();
             for rank in 0..ranks {
                 for param in 0..params.len() {
@@ -192,7 +194,7 @@ mod tests {
 
         #[test]
         fn shares_differ_by_at_most_a_block(size in 0u64..10_000_000, ranks in 1u64..600) {
-            let shards = Shards::of(&[(None, size)], ranks);
+            let shards = Shards::from_sizes(&[(None, size)], ranks);
             let owned: Vec<u64> = (0..ranks).map(|rank| shards.owned(0, rank)).collect();
             let (least, most) = (owned.iter().min().unwrap(), owned.iter().max().unwrap());
             prop_assert!(most - least <= 2 * BLOCK);
@@ -203,8 +205,10 @@ mod tests {
     fn a_layer_is_a_unit_and_so_is_any_other_parameter() {
         assert_eq!(layer("layers.12.mixer.wq"), Some(12));
         assert_eq!(layer("embed"), None);
-        let shards =
-            Shards::of(&[(None, 5), (Some(0), 7), (Some(1), 7), (Some(0), 3), (None, 1)], 2);
+        let shards = Shards::from_sizes(
+            &[(None, 5), (Some(0), 7), (Some(1), 7), (Some(0), 3), (None, 1)],
+            2,
+        );
         let params: Vec<_> = shards.units().iter().map(|unit| unit.params.clone()).collect();
         assert_eq!(params, [vec![0], vec![1, 3], vec![2], vec![4]]);
     }

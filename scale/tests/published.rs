@@ -16,6 +16,7 @@ use scale::device::Device;
 use scale::memory::{Network, peak};
 use scale::predict::{Question, predict, schedule, sizes};
 use scale::schedule::{Action, Exchange, Schedule, Transfer, Way};
+use scale::timeline::Segment;
 
 const RANKS: [u64; 14] = [1, 2, 3, 4, 5, 7, 8, 13, 24, 64, 127, 128, 255, 512];
 
@@ -25,7 +26,7 @@ fn published() -> (Vec<(Experiment, TrainPlan)>, usize) {
     let mut locks: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     locks.sort();
-    let mut all = 0;
+    let mut count = 0;
     let mut different = BTreeMap::new();
     for path in locks {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -37,7 +38,7 @@ fn published() -> (Vec<(Experiment, TrainPlan)>, usize) {
         else {
             panic!("{name} is no experiment");
         };
-        all += 1;
+        count += 1;
         let batch = &experiment.batch;
         let graph = experiment.arch.compiled.identity.graph.to_string();
         let key = (graph, batch.micro_batches, batch.sequences);
@@ -50,7 +51,7 @@ fn published() -> (Vec<(Experiment, TrainPlan)>, usize) {
         let plans = plans(&experiment);
         (experiment, plans)
     });
-    (planned.collect(), all)
+    (planned.collect(), count)
 }
 
 fn question(ranks: u64, shard: Shard, by_node: bool) -> Question {
@@ -62,12 +63,12 @@ fn question(ranks: u64, shard: Shard, by_node: bool) -> Question {
 fn check_exchanges(schedule: &Schedule, actions: &[Action]) {
     let ranks = schedule.ranks();
     for action in actions {
-        let of: Vec<Option<Exchange>> =
+        let exchanges: Vec<Option<Exchange>> =
             (0..ranks).map(|rank| schedule.exchange(*action, rank)).collect();
-        match &of[0] {
-            None => assert!(of.iter().all(Option::is_none)),
+        match &exchanges[0] {
+            None => assert!(exchanges.iter().all(Option::is_none)),
             Some(Exchange::AllGather { .. } | Exchange::Broadcast { .. }) => {
-                assert!(of.iter().all(|other| *other == of[0]), "{action:?}");
+                assert!(exchanges.iter().all(|other| *other == exchanges[0]), "{action:?}");
             }
             Some(Exchange::AllToAll { .. }) => {
                 let counts = |exchange: &Option<Exchange>| match exchange {
@@ -76,7 +77,7 @@ fn check_exchanges(schedule: &Schedule, actions: &[Action]) {
                     }
                     other => panic!("{action:?}: {other:?}"),
                 };
-                let all: Vec<_> = of.iter().map(counts).collect();
+                let all: Vec<_> = exchanges.iter().map(counts).collect();
                 for (a, (sent, _)) in all.iter().enumerate() {
                     for (b, (_, received)) in all.iter().enumerate() {
                         assert_eq!(sent[b], received[a], "{action:?} from {a} to {b}");
@@ -84,7 +85,7 @@ fn check_exchanges(schedule: &Schedule, actions: &[Action]) {
                 }
             }
         }
-        for (rank, exchange) in (0..).zip(&of) {
+        for (rank, exchange) in (0..).zip(&exchanges) {
             for local in [1, 8, ranks] {
                 let got = exchange.as_ref().map(|e| e.received(rank, ranks, local));
                 let quick = schedule.received(*action, rank, local);
@@ -108,12 +109,12 @@ fn check_scatters(schedule: &Schedule, actions: &[Action]) {
                 // Each sum stands for the micro-batches of one machine.
                 Way::Across => {
                     let local = schedule.node.unwrap();
-                    let own = schedule.shards.owned(unit, rank);
+                    let owned = schedule.shards.owned(unit, rank);
                     let parts = |machine| schedule.parts(round, machine).len() as u64;
                     let machines = schedule.ranks() / local;
                     let sums: u64 = (0..machines).map(parts).sum();
-                    assert_eq!(received.iter().sum::<u64>(), sums * own);
-                    own * schedule.active(round)
+                    assert_eq!(received.iter().sum::<u64>(), sums * owned);
+                    owned * schedule.active(round)
                 }
             };
         }
@@ -125,21 +126,21 @@ fn check_scatters(schedule: &Schedule, actions: &[Action]) {
 
 /// Parameters are whole around every step that reads them, and gradients are sent when they are complete.
 fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
-    let mut whole = std::collections::BTreeSet::new();
+    let mut gathered = std::collections::BTreeSet::new();
     let (mut done, mut most) = (0, 0);
     for action in actions {
         match *action {
             Action::Begin(Transfer::Gather { segment, .. }) => {
-                whole.insert(segment);
-                most = most.max(whole.len());
+                gathered.insert(segment);
+                most = most.max(gathered.len());
             }
             Action::Release { segment } => {
                 assert!(done > schedule.timeline.segments[segment].last);
-                assert!(whole.remove(&segment));
+                assert!(gathered.remove(&segment));
             }
             Action::Compute { to, .. } => done = to,
             Action::Losses { .. } | Action::Agree => {
-                assert!(done == schedule.timeline.steps && whole.is_empty(), "{whole:?}");
+                assert!(done == schedule.timeline.steps && gathered.is_empty(), "{gathered:?}");
                 done = 0;
             }
             Action::Begin(_)
@@ -161,107 +162,138 @@ fn check_full(schedule: &Schedule, actions: &[Action], layers: u64) {
 /// are waited for just before the first step that reads them; gradients leave when they are complete, and are waited for
 /// when those of the next unit are. Nothing is waited for that did not begin, and nothing is left at the end.
 fn check_overlap(schedule: &Schedule, actions: &[Action]) {
-    let segments = &schedule.timeline.segments;
-    let complete = &schedule.timeline.complete;
-    let mut under_way: BTreeMap<Transfer, usize> = BTreeMap::new();
-    let mut arrived = std::collections::BTreeSet::new();
-    let mut done = 0;
+    let mut rank = OverlappingRank {
+        schedule,
+        under_way: BTreeMap::new(),
+        arrived: std::collections::BTreeSet::new(),
+        done: 0,
+    };
     for action in actions {
-        match *action {
-            Action::Begin(transfer) => {
-                match transfer {
-                    // Gradients are sent when they are complete, and on to other machines when the next ones are.
-                    Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. } => {
-                        assert_eq!(done, complete[unit] + 1);
-                        let whole = |other: &Transfer| match *other {
-                            Transfer::Scatter {
-                                unit: other, way: Way::Flat | Way::Inside, ..
-                            } => complete[other] == complete[unit],
-                            Transfer::Scatter { way: Way::Across, .. }
-                            | Transfer::Gather { .. }
-                            | Transfer::Sums { .. }
-                            | Transfer::Weights { .. } => true,
-                        };
-                        assert!(
-                            under_way.keys().all(whole),
-                            "gradients of two layers: {under_way:?}"
-                        );
-                    }
-                    Transfer::Scatter { .. }
-                    | Transfer::Gather { .. }
-                    | Transfer::Sums { .. }
-                    | Transfer::Weights { .. } => {}
-                }
-                assert_eq!(under_way.insert(transfer, done), None, "{transfer:?} begins twice");
-            }
-            Action::Wait(transfer) => {
-                let began = under_way.remove(&transfer).expect("it has begun");
-                match transfer {
-                    Transfer::Gather { segment, .. } => {
-                        // Not sooner than it is needed, and after all of the segment ahead, as far as there is one.
-                        assert_eq!(done, segments[segment].first);
-                        let ahead = segments[..segment].iter().map(|s| s.first).max();
-                        assert!(began <= ahead.unwrap_or(0), "{transfer:?} begins at {began}");
-                        arrived.insert(transfer);
-                    }
-                    Transfer::Scatter { .. } => {
-                        // Steps were computed since, unless there are none.
-                        let later = complete.iter().any(|last| last + 1 > began);
-                        assert!(done > began || !later, "{transfer:?} from {began} to {done}");
-                    }
-                    Transfer::Sums { .. } | Transfer::Weights { .. } => {}
-                }
-            }
+        rank.act(*action);
+    }
+    assert!(rank.under_way.is_empty(), "{:?}", rank.under_way);
+}
+
+struct OverlappingRank<'a> {
+    schedule: &'a Schedule,
+    /// Exchanges that have begun, with the steps that were computed before.
+    under_way: BTreeMap<Transfer, usize>,
+    /// Gathers of parameters that are held.
+    arrived: std::collections::BTreeSet<Transfer>,
+    /// Steps of the plan that are computed.
+    done: usize,
+}
+
+impl OverlappingRank<'_> {
+    fn act(&mut self, action: Action) {
+        let complete = &self.schedule.timeline.complete;
+        match action {
+            Action::Begin(transfer) => self.begin(transfer),
+            Action::Wait(transfer) => self.wait(transfer),
             Action::Release { segment } => {
-                arrived.retain(
+                self.arrived.retain(
                     |other| !matches!(other, Transfer::Gather { segment: s, .. } if *s == segment),
                 );
             }
             Action::Compute { from, to, .. } => {
-                assert_eq!(from, done);
-                if schedule.shard == Shard::Full {
-                    for (n, segment) in segments.iter().enumerate() {
-                        let reads = segment.first < to && segment.last >= from;
-                        for dtype in [DType::F32, DType::Bf16] {
-                            let gather = Transfer::Gather { segment: n, dtype };
-                            if segment.has(dtype) && reads {
-                                assert!(arrived.contains(&gather), "{n} at step {from} to {to}");
-                                // The next one is on its way, or here.
-                                let next = segments.get(n + 1).into_iter().flat_map(|next| {
-                                    let has = |dtype: &DType| next.has(*dtype);
-                                    [DType::F32, DType::Bf16].into_iter().filter(has)
-                                });
-                                for dtype in next {
-                                    let next = Transfer::Gather { segment: n + 1, dtype };
-                                    let last = segments[n + 1].last;
-                                    assert!(
-                                        under_way.contains_key(&next)
-                                            || arrived.contains(&next)
-                                            || last < from,
-                                        "{next:?} at step {from} to {to}"
-                                    );
-                                }
-                            }
-                        }
-                    }
+                assert_eq!(from, self.done);
+                if self.schedule.shard == Shard::Full {
+                    self.check_gathered(from, to);
                 }
-                done = to;
+                self.done = to;
             }
-            Action::Digest { unit } => assert_eq!(done, complete[unit] + 1),
+            Action::Digest { unit } => assert_eq!(self.done, complete[unit] + 1),
             Action::Losses { .. } | Action::Agree => {
-                assert_eq!(done, schedule.timeline.steps);
-                assert!(under_way.is_empty(), "{under_way:?}");
-                done = 0;
+                assert_eq!(self.done, self.schedule.timeline.steps);
+                assert!(self.under_way.is_empty(), "{:?}", self.under_way);
+                self.done = 0;
             }
             Action::Command
             | Action::Announce
             | Action::Tell
             | Action::Norm
             | Action::Update
-            | Action::Repeat => assert!(under_way.is_empty(), "{action:?}: {under_way:?}"),
+            | Action::Repeat => {
+                assert!(self.under_way.is_empty(), "{action:?}: {:?}", self.under_way);
+            }
         }
     }
-    assert!(under_way.is_empty(), "{under_way:?}");
+
+    fn begin(&mut self, transfer: Transfer) {
+        let complete = &self.schedule.timeline.complete;
+        match transfer {
+            // Gradients are sent when they are complete, and on to other machines when the next ones are.
+            Transfer::Scatter { unit, way: Way::Flat | Way::Inside, .. } => {
+                assert_eq!(self.done, complete[unit] + 1);
+                let allowed = |other: &Transfer| match *other {
+                    Transfer::Scatter { unit: other, way: Way::Flat | Way::Inside, .. } => {
+                        complete[other] == complete[unit]
+                    }
+                    Transfer::Scatter { way: Way::Across, .. }
+                    | Transfer::Gather { .. }
+                    | Transfer::Sums { .. }
+                    | Transfer::Weights { .. } => true,
+                };
+                assert!(
+                    self.under_way.keys().all(allowed),
+                    "gradients of two layers: {:?}",
+                    self.under_way
+                );
+            }
+            Transfer::Scatter { .. }
+            | Transfer::Gather { .. }
+            | Transfer::Sums { .. }
+            | Transfer::Weights { .. } => {}
+        }
+        let before = self.under_way.insert(transfer, self.done);
+        assert_eq!(before, None, "{transfer:?} begins twice");
+    }
+
+    fn wait(&mut self, transfer: Transfer) {
+        let done = self.done;
+        let began = self.under_way.remove(&transfer).expect("it has begun");
+        match transfer {
+            Transfer::Gather { segment, .. } => {
+                // Not sooner than it is needed, and after all of the segment ahead, as far as there is one.
+                let segments = &self.schedule.timeline.segments;
+                assert_eq!(done, segments[segment].first);
+                let ahead = segments[..segment].iter().map(|s| s.first).max();
+                assert!(began <= ahead.unwrap_or(0), "{transfer:?} begins at {began}");
+                self.arrived.insert(transfer);
+            }
+            Transfer::Scatter { .. } => {
+                // Steps were computed since, unless there are none.
+                let complete = &self.schedule.timeline.complete;
+                let later = complete.iter().any(|last| last + 1 > began);
+                assert!(done > began || !later, "{transfer:?} from {began} to {done}");
+            }
+            Transfer::Sums { .. } | Transfer::Weights { .. } => {}
+        }
+    }
+
+    /// Whatever these steps read has arrived, and the parameters of the segment after it are here or on their way.
+    fn check_gathered(&self, from: usize, to: usize) {
+        let segments = &self.schedule.timeline.segments;
+        let gathers = |segment: usize| {
+            let has = move |dtype: &DType| segments.get(segment).is_some_and(|s| s.has(*dtype));
+            let dtypes = [DType::F32, DType::Bf16].into_iter().filter(has);
+            dtypes.map(move |dtype| Transfer::Gather { segment, dtype })
+        };
+        let read = |segment: &Segment| segment.first < to && segment.last >= from;
+        for (n, _) in segments.iter().enumerate().filter(|(_, segment)| read(segment)) {
+            for gather in gathers(n) {
+                assert!(self.arrived.contains(&gather), "{n} at step {from} to {to}");
+                for next in gathers(n + 1) {
+                    assert!(
+                        self.under_way.contains_key(&next)
+                            || self.arrived.contains(&next)
+                            || segments[n + 1].last < from,
+                        "{next:?} at step {from} to {to}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 #[test]
@@ -271,10 +303,10 @@ fn every_rank_has_the_same_exchanges_and_every_gradient_one_owner() {
     std::thread::scope(|scope| {
         for first in 0..threads {
             scope.spawn(move || {
-                let (published, all) = published();
-                assert_eq!(all, 64);
-                let own = published.iter().skip(first).step_by(threads);
-                own.for_each(|(experiment, plans)| check(experiment, plans));
+                let (published, count) = published();
+                assert_eq!(count, 64);
+                let share = published.iter().skip(first).step_by(threads);
+                share.for_each(|(experiment, plans)| check(experiment, plans));
             });
         }
     });
@@ -338,11 +370,11 @@ fn shares_of_a_rank_shrink_with_their_number() {
     let (published, _) = published();
     for (experiment, plans) in &published {
         let most = experiment.batch.micro_batches;
-        let of = |ranks, shard| {
+        let held = |ranks, shard| {
             let schedule = schedule(experiment, plans, &question(ranks, shard, false));
             peak(&schedule, &plans.micro, &[], sizes(experiment), 0, true, Network::Nccl).held
         };
-        let (none, full) = (of(most, Shard::None), of(most, Shard::Full));
+        let (none, full) = (held(most, Shard::None), held(most, Shard::Full));
         let parameters = experiment.analysis.parameters as i128;
         assert!(none.weights >= 4 * parameters && none.moments == 8 * parameters);
         let share = parameters / most as i128;

@@ -242,7 +242,7 @@ fn unlike(task: &str, path: &str, form: Form, value: &Value) -> TaskError {
 fn unknown(task: &str, parameters: &[Parameter], name: &str) -> TaskError {
     let known: Vec<&str> = parameters.iter().flat_map(Parameter::names).collect();
     let help = match dsl::suggest(name, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
+        Some(similar) => format!("did you mean `{similar}`?"),
         None => format!("it has `{}`", known.join("`, `")),
     };
     TaskError::new(format!("task `{task}` has no parameter `{name}`"), help)

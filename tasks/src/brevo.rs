@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let cases = [
             (json!({"N": 2}), "N is 2"),
             (json!({"N": -1}), "N is -1"),

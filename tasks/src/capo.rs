@@ -27,7 +27,7 @@ use super::task::{
     Definition, Generator, InTraining, Packing, Refusal, Scoring, Scratch, definition,
 };
 use super::{BYTES, EOS};
-pub use biography::{Biography, Value};
+pub use biography::{Attribute, Biography};
 use biography::{EMPLOYER, ORDER, WORKING_CITY, Writing};
 use fields::Fields;
 use people::{MOST_PEOPLE, Person, Pronoun, people};
@@ -214,7 +214,7 @@ impl Generator for Capo {
     fn describe(&self, tape: &Tape, _random: Option<&Random>) -> String {
         let (text, _) = tape.text(false);
         let mut lines = format!("{}\n", text.trim_start());
-        for (value, name) in Value::ALL.into_iter().zip([
+        for (value, name) in Attribute::ALL.into_iter().zip([
             "name",
             "birth date",
             "birth city",
@@ -311,21 +311,21 @@ mod tests {
     }
 
     /// The text that a span should contain, from the person's record.
-    fn said(capo: &Capo, id: u32, value: Value) -> String {
+    fn expected_text(capo: &Capo, id: u32, value: Attribute) -> String {
         let person = &capo.people()[id as usize];
         match value {
-            Value::Name => person.full_name(),
-            Value::BirthDate => person.birthday(),
-            Value::BirthCity => person.city().to_owned(),
-            Value::University => person.university().to_owned(),
-            Value::Field => person.field().to_owned(),
-            Value::Employer => person.company().0.to_owned(),
-            Value::Gender => if person.she { "She" } else { "He" }.to_owned(),
+            Attribute::Name => person.full_name(),
+            Attribute::BirthDate => person.birthday(),
+            Attribute::BirthCity => person.city().to_owned(),
+            Attribute::University => person.university().to_owned(),
+            Attribute::Field => person.field().to_owned(),
+            Attribute::Employer => person.company().0.to_owned(),
+            Attribute::Gender => if person.she { "She" } else { "He" }.to_owned(),
         }
     }
 
     #[test]
-    fn spans_are_the_values() {
+    fn spans_cover_the_values() {
         let mut missing = 0;
         for permute in [false, true] {
             let capo = capo(json!({"N": 5000, "permute": permute}));
@@ -336,11 +336,14 @@ mod tests {
                 longest = longest.max(biography.bytes().len());
                 let spans = biography.spans();
                 assert!(spans.is_sorted_by_key(|span| span.start));
-                missing += Value::ALL.len() - spans.len();
+                missing += Attribute::ALL.len() - spans.len();
                 for span in spans {
-                    let value = Value::ALL[span.level as usize];
+                    let value = Attribute::ALL[span.level as usize];
                     let bytes = &biography.bytes()[span.start..span.start + span.len];
-                    assert_eq!(std::str::from_utf8(bytes).unwrap(), said(&capo, id, value));
+                    assert_eq!(
+                        std::str::from_utf8(bytes).unwrap(),
+                        expected_text(&capo, id, value)
+                    );
                 }
             }
             assert!(longest < 700, "{longest}");
@@ -439,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let cases = [
             (json!({"N": 0}), "N is 0"),
             (json!({"N": -5}), "N is -5"),

@@ -355,8 +355,8 @@ mod tests {
     fn hex_float(text: &str) -> f64 {
         let (sign, text) = text.strip_prefix('-').map_or((1.0, text), |rest| (-1.0, rest));
         let (mantissa, exponent) = text.strip_prefix("0x").unwrap().split_once('p').unwrap();
-        let (whole, fraction) = mantissa.split_once('.').unwrap();
-        let digits = u64::from_str_radix(&format!("{whole}{fraction}"), 16).unwrap();
+        let (integer, fraction) = mantissa.split_once('.').unwrap();
+        let digits = u64::from_str_radix(&format!("{integer}{fraction}"), 16).unwrap();
         let exponent = exponent.parse::<i32>().unwrap() - 4 * fraction.len() as i32;
         sign * digits as f64 * libm::ldexp(1.0, exponent)
     }
@@ -381,16 +381,13 @@ mod tests {
     fn check_draws(case: &Value) {
         let seed: u64 = case["seed"].as_str().unwrap().parse().unwrap();
         let fresh = || Random::new(seed);
-        let repeat = |count: usize, draw: &dyn Fn(&mut Random) -> i64| -> Vec<i64> {
-            let mut random = fresh();
-            (0..count).map(|_| draw(&mut random)).collect()
-        };
 
         let bytes: Vec<u8> = fresh().state.iter().flat_map(|word| word.to_le_bytes()).collect();
         assert_eq!(golden::sha256(&bytes), case["state624_sha256_after_seed"]);
         assert_eq!(fresh().next, case["index_after_seed"]);
 
-        let words = repeat(1305, &|random| i64::from(random.next_u32()));
+        let mut random = fresh();
+        let words: Vec<i64> = (0..1305).map(|_| i64::from(random.next_u32())).collect();
         assert_eq!(words[..20], integers(&case["u32_first20"]));
         assert_eq!(words[1300..], integers(&case["u32_1300_to_1305"]));
 
@@ -407,6 +404,16 @@ mod tests {
             assert_eq!(random.getrandbits(bits).to_string(), pair[1].as_str().unwrap(), "{bits}");
         }
 
+        check_choices(case, seed);
+    }
+
+    /// What `randint`, `choice`, `shuffle`, `sample` and `choices` draw.
+    fn check_choices(case: &Value, seed: u64) {
+        let fresh = || Random::new(seed);
+        let repeat = |count: usize, draw: &dyn Fn(&mut Random) -> i64| -> Vec<i64> {
+            let mut random = fresh();
+            (0..count).map(|_| draw(&mut random)).collect()
+        };
         let check = |name: &str, got: Vec<i64>| assert_eq!(got, integers(&case[name]), "{name}");
         check("randint_0_9_x30", repeat(30, &|random| random.randint(0, 9)));
         check("randint_m5_5_x10", repeat(10, &|random| random.randint(-5, 5)));

@@ -66,12 +66,12 @@ pub struct Parts<'a> {
     /// The names at both ends of each edge, first to last as written.
     pub edges: Vec<[&'a [u32]; 2]>,
     /// Questions in the order asked.
-    pub questions: Vec<Question<'a>>,
+    pub questions: Vec<DepoQuestion<'a>>,
 }
 
 /// One question of a sample, with its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question<'a> {
+pub struct DepoQuestion<'a> {
     /// Number of edges to follow.
     pub hops: u32,
     /// Name to start from.
@@ -133,7 +133,7 @@ impl Depo {
             let hops = marker.checked_sub(QUERY).filter(|hops| (1..=self.hops).contains(hops))?;
             let from = self.take_name(&mut rest)?;
             rest = rest.strip_prefix(&[ANSWER])?;
-            parts.questions.push(Question { hops, from, answer: self.take_name(&mut rest)? });
+            parts.questions.push(DepoQuestion { hops, from, answer: self.take_name(&mut rest)? });
         }
         (!parts.edges.is_empty() && !parts.questions.is_empty()).then_some(parts)
     }
@@ -293,7 +293,7 @@ impl Generator for Depo {
         let walk = |from, hops| {
             (0..hops).fold(from, |name, _| next.get(name).copied().unwrap_or_default())
         };
-        for Question { hops, from, answer } in &sample.questions {
+        for DepoQuestion { hops, from, answer } in &sample.questions {
             let right = walk(*from, *hops) == *answer;
             let (from, answer) = (joined(from), joined(answer));
             let _ = writeln!(text, "{hops} after {from}: {answer} ({})", verdict(right));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_test_hops() {
+    fn test_hops_are_the_published_ones() {
         assert_eq!(test_hops(8), [1, 2, 4, 8]);
         assert_eq!(test_hops(6), [1, 2, 4, 6]);
         assert_eq!(test_hops(32), [1, 2, 4, 8, 16, 32, 24, 32]);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let good = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
         let cases = [
             ("N", json!(2), "N is 2"),
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_there_is_can_be_used() {
+    fn all_possible_names_can_be_used() {
         let task = parse(json!({"N": 6, "K": 3, "mini_vocab": 2, "min_tlen": 1, "max_tlen": 2}));
         let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
         task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);

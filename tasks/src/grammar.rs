@@ -117,7 +117,7 @@ pub struct Grammar {
     /// Index of each level's first symbol, then the total number of symbols.
     levels: Vec<u32>,
     symbols: Vec<Symbol>,
-    rules: Vec<Rule>,
+    rules: Vec<GrammarRule>,
     end: u32,
 }
 
@@ -137,12 +137,12 @@ pub struct Symbol {
 
 /// A right-hand side: symbols of the next level. Unused places are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct GrammarRule {
     pub(super) symbols: [u32; RULE_WIDTH],
     pub(super) len: u32,
 }
 
-impl Rule {
+impl GrammarRule {
     /// The symbols, left to right.
     pub fn symbols(&self) -> &[u32] {
         &self.symbols[..self.len as usize]
@@ -209,8 +209,8 @@ impl Grammar {
         let mut grammar = Grammar { levels, symbols, rules: Vec::new(), end };
         // From the last level up, because a rule's length depends on the symbols below it.
         for (level, nodes) in all.iter().enumerate().rev() {
-            for (place, node) in nodes.iter().enumerate() {
-                grammar.add_rules(level, place, node)?;
+            for (position, node) in nodes.iter().enumerate() {
+                grammar.add_rules(level, position, node)?;
             }
         }
         grammar.check_cost()?;
@@ -249,7 +249,7 @@ impl Grammar {
     fn add_rules(
         &mut self,
         level: usize,
-        place: usize,
+        position: usize,
         node: &SymbolFile,
     ) -> Result<(), TaskError> {
         let Grammar { levels, symbols, rules, end: _ } = self;
@@ -292,14 +292,14 @@ impl Grammar {
                 rule_most += u64::from(symbols[symbol as usize].most);
             }
             (least, most) = (least.min(rule_least), most.max(rule_most));
-            rules.push(Rule { symbols: padded, len: rule.len() as u32 });
+            rules.push(GrammarRule { symbols: padded, len: rule.len() as u32 });
         }
         if most > LONGEST {
             return Err(wrong(format!(
                 "below symbol {id} on level {level} there can be {most} tokens; at most {LONGEST} are allowed"
             )));
         }
-        let symbol = &mut symbols[levels[level] as usize + place];
+        let symbol = &mut symbols[levels[level] as usize + position];
         symbol.rules = first;
         symbol.rule_count = children.len() as u32;
         (symbol.least, symbol.most) = (least as u32, most as u32);
@@ -342,7 +342,7 @@ impl Grammar {
     }
 
     /// The rules of a symbol; empty for tokens.
-    pub fn rules(&self, symbol: u32) -> &[Rule] {
+    pub fn rules(&self, symbol: u32) -> &[GrammarRule] {
         let Symbol { rules, rule_count, .. } = self.symbols[symbol as usize];
         &self.rules[rules as usize..(rules + rule_count) as usize]
     }

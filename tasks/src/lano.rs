@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let file = json!({"depth": 1, "num_sym": 2, "sizes": [1, 2], "idx": [[6], [1, 2]],
             "all": [[{"id": 6, "children": [[0, 1]]}], [{"id": 1}, {"id": 2}]]});
         assert!(Task::parse("lano", json!({"grammar": file})).is_ok());

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let cases = [
             ("L", json!(0), "L is 0"),
             ("L", json!(500), "L is 500"),
@@ -458,8 +458,8 @@ mod tests {
                     assert_eq!(tape.tokens, golden::tokens(want), "{}", case["id"]);
                 }
                 check_span(&task, mode, &tape);
-                let (_, value, said) = mano.parts(&tape.tokens).unwrap();
-                assert_eq!(value, said);
+                let (_, value, stated) = mano.parts(&tape.tokens).unwrap();
+                assert_eq!(value, stated);
                 digest.add(tape.tokens.iter().copied());
             }
             digest.check(&case["digest_tokens"]);
@@ -472,9 +472,9 @@ mod tests {
         for modulus in [2, 3, 5, 7, 23, 101] {
             for (left, right) in (0..modulus).flat_map(|a| (0..modulus).map(move |b| (a, b))) {
                 let divided = Operation::Divide.apply(left, right, modulus);
-                let found = (right != 0)
+                let searched = (right != 0)
                     .then(|| (0..modulus).find(|value| value * right % modulus == left).unwrap());
-                assert_eq!(divided, found, "{left} / {right} modulo {modulus}");
+                assert_eq!(divided, searched, "{left} / {right} modulo {modulus}");
             }
         }
         let largest = 4889;
@@ -486,17 +486,17 @@ mod tests {
 
     #[test]
     fn division_is_refused_if_it_never_or_rarely_has_a_result() {
-        let of = |params: Value| Task::parse("mano", params).map_err(|error| error.to_string());
+        let parsed = |params: Value| Task::parse("mano", params).map_err(|error| error.to_string());
         for (modulus, factor) in [(24, 2), (25, 5), (4, 2), (4897, 59)] {
-            let error = of(json!({"L": 2, "ttype": "d", "value_mod": modulus})).unwrap_err();
+            let error = parsed(json!({"L": 2, "ttype": "d", "value_mod": modulus})).unwrap_err();
             let want = format!("value_mod is {modulus}, a multiple of {factor}, ");
             assert!(error.contains(&want), "{error}");
-            assert!(of(json!({"L": 2, "value_mod": modulus})).is_ok());
+            assert!(parsed(json!({"L": 2, "value_mod": modulus})).is_ok());
         }
         for modulus in [2, 3, 23, 4889] {
             let most = (4 * modulus).min(499);
             let params = json!({"L": most, "ttype": "d", "value_mod": modulus});
-            let task = of(params.clone()).unwrap();
+            let task = parsed(params.clone()).unwrap();
             // The longest expression gets a value after a few attempts.
             let (mut random, mut tape) = (Random::new(1), Tape::default());
             for _ in 0..10 {
@@ -506,7 +506,7 @@ mod tests {
             let mut longer = params;
             longer["L"] = json!(most + 1);
             if most < 499 {
-                let error = of(longer).unwrap_err();
+                let error = parsed(longer).unwrap_err();
                 assert!(
                     error.contains(&format!("L is {}, but with division", most + 1)),
                     "{error}"

@@ -31,14 +31,14 @@ pub struct OfSuites {
     /// Its word in suites, locks and logs.
     pub word: &'static str,
     /// How it follows from the questions' parts.
-    pub rule: Rule,
+    pub rule: MetricRule,
     /// Whether the model writes an answer.
     pub is_written: bool,
 }
 
 /// How a metric of a suite follows from its questions' parts: 0 or 1 for a share, a log-likelihood in nats otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum MetricRule {
     /// The mean: a share from 0 to 1.
     Share,
     /// exp of the negative mean.
@@ -63,14 +63,14 @@ pub struct Counted {
 /// The metrics of tasks in evaluation suites, by word. A run's log and a comparison name them with their task:
 /// `piqa/acc`.
 pub const OF_SUITES: &[OfSuites] = &[
-    OfSuites { word: "acc", rule: Rule::Share, is_written: false },
-    OfSuites { word: "acc_norm", rule: Rule::Share, is_written: false },
-    OfSuites { word: "bits_per_byte", rule: Rule::BitsPerByte, is_written: false },
-    OfSuites { word: "byte_perplexity", rule: Rule::BytePerplexity, is_written: false },
-    OfSuites { word: "contains", rule: Rule::Share, is_written: true },
-    OfSuites { word: "exact_match", rule: Rule::Share, is_written: true },
-    OfSuites { word: "perplexity", rule: Rule::Perplexity, is_written: false },
-    OfSuites { word: "word_perplexity", rule: Rule::WordPerplexity, is_written: false },
+    OfSuites { word: "acc", rule: MetricRule::Share, is_written: false },
+    OfSuites { word: "acc_norm", rule: MetricRule::Share, is_written: false },
+    OfSuites { word: "bits_per_byte", rule: MetricRule::BitsPerByte, is_written: false },
+    OfSuites { word: "byte_perplexity", rule: MetricRule::BytePerplexity, is_written: false },
+    OfSuites { word: "contains", rule: MetricRule::Share, is_written: true },
+    OfSuites { word: "exact_match", rule: MetricRule::Share, is_written: true },
+    OfSuites { word: "perplexity", rule: MetricRule::Perplexity, is_written: false },
+    OfSuites { word: "word_perplexity", rule: MetricRule::WordPerplexity, is_written: false },
 ];
 
 /// The metric of suites with this word.
@@ -81,30 +81,32 @@ pub fn of_word(word: &str) -> Option<&'static OfSuites> {
 impl OfSuites {
     /// Whether it is from 0 to 1; if not, lower is better.
     pub fn is_share(&self) -> bool {
-        self.rule == Rule::Share
+        self.rule == MetricRule::Share
     }
 }
 
-impl Rule {
+impl MetricRule {
     /// Whether it divides by the words or bytes of documents.
     pub fn counts(self) -> bool {
         match self {
-            Rule::Share | Rule::Perplexity => false,
-            Rule::WordPerplexity | Rule::BytePerplexity | Rule::BitsPerByte => true,
+            MetricRule::Share | MetricRule::Perplexity => false,
+            MetricRule::WordPerplexity | MetricRule::BytePerplexity | MetricRule::BitsPerByte => {
+                true
+            }
         }
     }
 
-    /// The metric's value. `counted` matters only if the rule [counts](Rule::counts).
+    /// The metric's value. `counted` matters only if the rule [counts](MetricRule::counts).
     pub fn value(self, parts: &[f64], counted: Counted) -> f64 {
         let sum: f64 = parts.iter().sum();
         let count = parts.len() as f64;
         let Counted { words, bytes } = counted;
         match self {
-            Rule::Share => sum / count,
-            Rule::Perplexity => libm::exp(-sum / count),
-            Rule::WordPerplexity => libm::exp(-sum / words as f64),
-            Rule::BytePerplexity => libm::exp(-sum / bytes as f64),
-            Rule::BitsPerByte => -sum / bytes as f64 / LN_2,
+            MetricRule::Share => sum / count,
+            MetricRule::Perplexity => libm::exp(-sum / count),
+            MetricRule::WordPerplexity => libm::exp(-sum / words as f64),
+            MetricRule::BytePerplexity => libm::exp(-sum / bytes as f64),
+            MetricRule::BitsPerByte => -sum / bytes as f64 / LN_2,
         }
     }
 
@@ -112,11 +114,11 @@ impl Rule {
     pub fn sum(self, value: f64, count: u64, counted: Counted) -> f64 {
         let Counted { words, bytes } = counted;
         match self {
-            Rule::Share => value * count as f64,
-            Rule::Perplexity => -libm::log(value) * count as f64,
-            Rule::WordPerplexity => -libm::log(value) * words as f64,
-            Rule::BytePerplexity => -libm::log(value) * bytes as f64,
-            Rule::BitsPerByte => -value * LN_2 * bytes as f64,
+            MetricRule::Share => value * count as f64,
+            MetricRule::Perplexity => -libm::log(value) * count as f64,
+            MetricRule::WordPerplexity => -libm::log(value) * words as f64,
+            MetricRule::BytePerplexity => -libm::log(value) * bytes as f64,
+            MetricRule::BitsPerByte => -value * LN_2 * bytes as f64,
         }
     }
 }
@@ -161,12 +163,12 @@ mod tests {
     fn a_value_follows_from_its_parts_and_gives_their_sum() {
         let parts = [-1.0, -3.0];
         let counted = Counted { words: 8, bytes: 16 };
-        let value = |rule: Rule| rule.value(&parts, counted);
-        assert_eq!(value(Rule::Perplexity), libm::exp(2.0));
-        assert_eq!(value(Rule::WordPerplexity), libm::exp(0.5));
-        assert_eq!(value(Rule::BytePerplexity), libm::exp(0.25));
-        assert_eq!(value(Rule::BitsPerByte), 0.25 / LN_2);
-        assert_eq!(Rule::Share.value(&[1.0, 0.0], counted), 0.5);
+        let value = |rule: MetricRule| rule.value(&parts, counted);
+        assert_eq!(value(MetricRule::Perplexity), libm::exp(2.0));
+        assert_eq!(value(MetricRule::WordPerplexity), libm::exp(0.5));
+        assert_eq!(value(MetricRule::BytePerplexity), libm::exp(0.25));
+        assert_eq!(value(MetricRule::BitsPerByte), 0.25 / LN_2);
+        assert_eq!(MetricRule::Share.value(&[1.0, 0.0], counted), 0.5);
         for OfSuites { rule, .. } in OF_SUITES {
             let sum = rule.sum(value(*rule), 2, counted);
             assert!((sum + 4.0).abs() < 1e-12, "{rule:?}: {sum}");

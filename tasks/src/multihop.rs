@@ -53,7 +53,7 @@ pub struct Multihop {
 
 /// A text with its question at the end, and the answer. Its buffers are reused from text to text.
 #[derive(Clone, Debug, Default)]
-pub struct Question {
+pub struct MultihopQuestion {
     /// Statements among background sentences, then the question.
     pub text: String,
     /// The expected continuation.
@@ -66,7 +66,7 @@ pub struct Question {
     statements: Vec<String>,
 }
 
-impl Question {
+impl MultihopQuestion {
     /// Draws different names, as indices into the lists of [`Fields`].
     fn draw_names(&mut self, random: &mut Random, count: u32) {
         let fields = Fields::get();
@@ -140,7 +140,7 @@ impl Multihop {
     }
 
     /// Draws a text and its question.
-    pub fn ask(&self, random: &mut Random, to: &mut Question) {
+    pub fn ask(&self, random: &mut Random, to: &mut MultihopQuestion) {
         let people = self.group * self.groups;
         to.draw_names(random, people);
         self.state_years(random, to);
@@ -149,12 +149,12 @@ impl Multihop {
         to.answer.push_str(&to.years[asked as usize].to_string());
 
         let background = self.take_background(random);
-        let Question { text, names, indices, stated, statements, .. } = to;
+        let MultihopQuestion { text, names, indices, stated, statements, .. } = to;
         let places = people + background.len() as u32;
         random.sample(places, people, indices);
         stated.clear();
         stated.resize(places as usize, false);
-        indices.iter().for_each(|&place| stated[place as usize] = true);
+        indices.iter().for_each(|&position| stated[position as usize] = true);
         let Strings { instruction, head: [before, after], .. } = Strings::get();
         text.clear();
         if self.groups > 1 {
@@ -162,8 +162,8 @@ impl Multihop {
             text.push_str("<context>");
         }
         let (mut statements, mut background) = (statements.iter(), background.iter());
-        for (place, &stated) in stated.iter().enumerate() {
-            if place > 0 {
+        for (position, &stated) in stated.iter().enumerate() {
+            if position > 0 {
                 text.push(' ');
             }
             let sentence = if stated { statements.next() } else { background.next() };
@@ -176,9 +176,9 @@ impl Multihop {
     }
 
     /// Draws the year of each person in the first group, and whose year each other person has. Writes the statements.
-    fn state_years(&self, random: &mut Random, to: &mut Question) {
+    fn state_years(&self, random: &mut Random, to: &mut MultihopQuestion) {
         let Strings { direct, link, .. } = Strings::get();
-        let Question { names, years, indices, statements, .. } = to;
+        let MultihopQuestion { names, years, indices, statements, .. } = to;
         let name = |person: u32, to: &mut String| push_name(names[person as usize], to);
         random.sample(YEARS, self.group, years);
         statements.resize_with(names.len(), String::new);
@@ -194,8 +194,8 @@ impl Multihop {
             indices.clear();
             indices.extend(0..self.group);
             random.shuffle(indices);
-            for (place, &index) in indices.iter().enumerate() {
-                let person = group * self.group + place as u32;
+            for (number, &index) in indices.iter().enumerate() {
+                let person = group * self.group + number as u32;
                 let other = (group - 1) * self.group + index;
                 years.push(years[other as usize]);
                 let statement = &mut statements[person as usize];
@@ -284,7 +284,7 @@ impl Generator for Multihop {
     }
 
     fn sample(&self, random: &mut Random, _mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
-        let question: &mut Question = scratch.buffers();
+        let question: &mut MultihopQuestion = scratch.buffers();
         self.ask(random, question);
         let Tape { tokens, labels: _, answers } = tape;
         tokens.extend(question.text.bytes().map(u32::from));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_parameters_name_themselves() {
+    fn errors_name_the_bad_parameter() {
         let cases = [
             (json!({"N": 0, "hops": 1}), "N is 0"),
             (json!({"N": 61, "hops": 1}), "N is 61"),

@@ -562,16 +562,16 @@ mod tests {
         assert!(error.message.starts_with("task `mano`: `lens[1]` is \"xxx"), "{error}");
         let error = Task::parse("mano", json!({"L": "x"})).unwrap_err();
         assert_eq!(error.message, "task `mano`: `L` is \"x\", and must be a whole number");
-        for (found, said) in [
+        for (value, shown) in [
             (json!(1.5), "`1.5`"),
             (json!([1]), "a list"),
             (json!({}), "an object"),
             (json!(null), "null"),
         ] {
-            let error = Task::parse("mano", json!({"L": found})).unwrap_err();
+            let error = Task::parse("mano", json!({"L": value})).unwrap_err();
             assert_eq!(
                 error.message,
-                format!("task `mano`: `L` is {said}, and must be a whole number")
+                format!("task `mano`: `L` is {shown}, and must be a whole number")
             );
         }
         let error = Task::parse("mano", json!({"L": 4, "knowledge_augment": 3})).unwrap_err();
@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sound() {
+    fn definitions_are_consistent() {
         for task in DEFINITIONS {
             let prefix = format!("data.{}.", task.name);
             let paths: BTreeSet<&str> = task.parameters.iter().map(|p| p.path).collect();

@@ -8,7 +8,7 @@ use dsl::limits::MAX_ERRORS;
 use dsl::{Alias, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
 
 use super::{Builder, Put, shown};
-use crate::diag::{self, NoPlace};
+use crate::diag::{self, NoPath};
 use crate::names;
 use crate::op;
 use crate::resolve::Entity;
@@ -86,10 +86,10 @@ impl Builder<'_> {
         }
         // An alias refers to names in its own file, not in the body that uses it.
         let around = self.around.take();
-        let made = self.definition(home, &alias.value, depth);
+        let applied = self.definition(home, &alias.value, depth);
         self.around = around;
-        self.aliases.insert(key, made.clone());
-        made
+        self.aliases.insert(key, applied.clone());
+        applied
     }
 
     pub(super) fn definition(
@@ -179,58 +179,21 @@ impl Builder<'_> {
         if self.passes_over(entry) {
             return;
         }
-        let full = |path: &Path| -> Option<Vec<Name>> {
-            let below = path.segments.iter().map(|segment| match segment {
-                Segment::Name(name) => Some(name.clone()),
-                Segment::Layers { .. } => None,
-            });
-            prefix.iter().cloned().map(Some).chain(below).collect()
-        };
-        let slots = |paths: &[Path], fill: Option<Rc<Applied>>, span: Span| {
-            paths
-                .iter()
-                .map(|path| {
-                    let put = Put::Slot(SlotSetting { fill: fill.clone(), span });
-                    Some((full(path)?, path.span, put))
-                })
-                .collect()
-        };
-        let places: Option<Vec<(Vec<Name>, Span, Put)>> = match entry {
-            Entry::Set { path, value, span } | Entry::Replace { path, value, span } => {
-                let Some(setting) = self.setting(file, value, *span, depth + 1) else { return };
-                full(path).map(|names| vec![(names, path.span, Put::Setting(setting))])
-            }
-            Entry::Nested { path, entries, span: _ } => {
-                match full(path).filter(|names| names.len() <= MAX_CHAIN) {
-                    Some(deeper) => {
-                        for inner in entries {
-                            if self.diagnostics.len() > MAX_ERRORS {
-                                return;
-                            }
-                            self.configure(file, applied, &deeper, inner, depth + 1, seen);
+        if let Entry::Nested { path, entries, span: _ } = entry {
+            match full_path(prefix, path).filter(|names| names.len() <= MAX_CHAIN) {
+                Some(deeper) => {
+                    for inner in entries {
+                        if self.diagnostics.len() > MAX_ERRORS {
+                            return;
                         }
+                        self.configure(file, applied, &deeper, inner, depth + 1, seen);
                     }
-                    None => self.diagnostics.push(diag::layers_inside(path.span)),
                 }
-                return;
+                None => self.diagnostics.push(diag::layers_inside(path.span)),
             }
-            Entry::Layers { .. } => None,
-            Entry::Fill { slots: paths, with, span } => {
-                let Some(fill) = self.definition(file, with, depth + 1) else { return };
-                slots(paths, Some(fill), *span)
-            }
-            Entry::Canon { slots: paths, entries, span } => {
-                let entries = entries.as_deref().unwrap_or(&[]);
-                let Some(fill) = self.canon(file, entries, *span) else { return };
-                slots(paths, Some(fill), *span)
-            }
-            Entry::Empty { slots: paths, span } => slots(paths, None, *span),
-        };
-        let Some(places) = places else {
-            self.diagnostics.push(diag::layers_inside(entry.span()));
             return;
-        };
-        for (names, span, put) in places {
+        }
+        for (names, span, put) in self.puts(file, prefix, entry, depth).unwrap_or_default() {
             if self.diagnostics.len() > MAX_ERRORS {
                 return;
             }
@@ -242,10 +205,46 @@ impl Builder<'_> {
             if let Some(before) = seen.insert(path.clone(), span) {
                 self.diagnostics.push(diag::edited_twice(&path, span, before));
             }
-            if let Err(why) = self.put_applied(applied, &names, &put) {
-                self.diagnostics.push(diag::no_such_config(&path, span, &why));
+            if let Err(reason) = self.put_applied(applied, &names, &put) {
+                self.diagnostics.push(diag::no_such_config(&path, span, &reason));
             }
         }
+    }
+
+    /// What an entry puts, with the full path and the span of each. `None` after an error.
+    fn puts(
+        &mut self,
+        file: FileId,
+        prefix: &[Name],
+        entry: &Entry,
+        depth: usize,
+    ) -> Option<Vec<(Vec<Name>, Span, Put)>> {
+        let (paths, put): (&[Path], Option<Put>) = match entry {
+            Entry::Set { path, value, span } | Entry::Replace { path, value, span } => {
+                let setting = self.setting(file, value, *span, depth + 1)?;
+                (std::slice::from_ref(path), Some(Put::Setting(setting)))
+            }
+            Entry::Fill { slots, with, span } => {
+                let fill = Some(self.definition(file, with, depth + 1)?);
+                (slots, Some(Put::Slot(SlotSetting { fill, span: *span })))
+            }
+            Entry::Canon { slots, entries, span } => {
+                let fill = Some(self.canon(file, entries.as_deref().unwrap_or(&[]), *span)?);
+                (slots, Some(Put::Slot(SlotSetting { fill, span: *span })))
+            }
+            Entry::Empty { slots, span } => {
+                (slots, Some(Put::Slot(SlotSetting { fill: None, span: *span })))
+            }
+            Entry::Nested { .. } | Entry::Layers { .. } => (&[], None),
+        };
+        let puts = put.and_then(|put| {
+            let with_path = |path: &Path| Some((full_path(prefix, path)?, path.span, put.clone()));
+            paths.iter().map(with_path).collect()
+        });
+        if puts.is_none() {
+            self.diagnostics.push(diag::layers_inside(entry.span()));
+        }
+        puts
     }
 
     /// A copy with the value at `path`. `Err` describes what was found there instead.
@@ -254,9 +253,9 @@ impl Builder<'_> {
         applied: &Applied,
         path: &[Name],
         put: &Put,
-    ) -> Result<Rc<Applied>, NoPlace> {
-        if let ([], Put::Setting(Setting { value: SettingValue::Def(whole), .. })) = (path, put) {
-            return Ok(whole.clone());
+    ) -> Result<Rc<Applied>, NoPath> {
+        if let ([], Put::Setting(Setting { value: SettingValue::Def(new), .. })) = (path, put) {
+            return Ok(new.clone());
         }
         let mut edited = applied.clone();
         self.put_applied(&mut edited, path, put)?;
@@ -268,7 +267,7 @@ impl Builder<'_> {
         applied: &mut Applied,
         path: &[Name],
         put: &Put,
-    ) -> Result<(), NoPlace> {
+    ) -> Result<(), NoPath> {
         match (path, put) {
             ([], _) => {
                 return Err("a layer can only be replaced by a definition".to_owned().into());
@@ -294,14 +293,7 @@ impl Builder<'_> {
             ([slots, slot, rest @ ..], Put::Setting(_))
                 if slots.text == "slots" && !rest.is_empty() =>
             {
-                let fill = applied.slots.get_mut(&slot.text).and_then(|s| s.fill.as_mut());
-                let Some(fill) = fill else {
-                    return Err(format!("slot {} is empty", slot.text).into());
-                };
-                let fill = Rc::make_mut(fill);
-                self.put_applied(fill, rest, put)?;
-                let height = fill.height;
-                applied.height = applied.height.max(height + 1);
+                self.put_in_fill(applied, slot, rest, put)?;
             }
             ([last], Put::Setting(setting)) => {
                 if !applied.callee.config_names().contains(&last.text.as_str()) {
@@ -313,23 +305,52 @@ impl Builder<'_> {
                 applied.config.insert(last.text.clone(), setting.clone());
             }
             ([first, rest @ ..], Put::Setting(_)) => {
-                let mut child = self.child(applied, &first.text)?;
-                let span = applied.config.get(&first.text).map_or(first.span, |s| s.span);
-                // Drop the parent's reference, so that `make_mut` copies only if the parent is shared.
-                applied.config.remove(&first.text);
-                self.put_applied(Rc::make_mut(&mut child), rest, put)?;
-                applied.raise(Some(&child))?;
-                let value = SettingValue::Def(child);
-                applied.config.insert(first.text.clone(), Setting { value, span });
+                self.put_in_child(applied, first, rest, put)?;
             }
         }
         Ok(())
     }
 
+    fn put_in_fill(
+        &mut self,
+        applied: &mut Applied,
+        slot: &Name,
+        path: &[Name],
+        put: &Put,
+    ) -> Result<(), NoPath> {
+        let fill = applied.slots.get_mut(&slot.text).and_then(|s| s.fill.as_mut());
+        let Some(fill) = fill else {
+            return Err(format!("slot {} is empty", slot.text).into());
+        };
+        let fill = Rc::make_mut(fill);
+        self.put_applied(fill, path, put)?;
+        let height = fill.height;
+        applied.height = applied.height.max(height + 1);
+        Ok(())
+    }
+
+    fn put_in_child(
+        &mut self,
+        applied: &mut Applied,
+        name: &Name,
+        path: &[Name],
+        put: &Put,
+    ) -> Result<(), NoPath> {
+        let mut child = self.child(applied, &name.text)?;
+        let span = applied.config.get(&name.text).map_or(name.span, |s| s.span);
+        // Drop the parent's reference, so that `make_mut` copies only if the parent is shared.
+        applied.config.remove(&name.text);
+        self.put_applied(Rc::make_mut(&mut child), path, put)?;
+        applied.raise(Some(&child))?;
+        let value = SettingValue::Def(child);
+        applied.config.insert(name.text.clone(), Setting { value, span });
+        Ok(())
+    }
+
     /// The definition configured at `name`, as written or by default.
-    pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, NoPlace> {
+    pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, NoPath> {
         let no_definition =
-            || NoPlace::from(format!("`{name}` of `{}` is not a definition", applied.name()));
+            || NoPath::from(format!("`{name}` of `{}` is not a definition", applied.name()));
         match applied.config.get(name) {
             Some(Setting { value: SettingValue::Def(child), .. }) => return Ok(child.clone()),
             Some(_) => return Err(no_definition()),
@@ -343,31 +364,40 @@ impl Builder<'_> {
         let mentioned = names::mentions(default);
         if let Some(other) = item.def.config.iter().find(|c| mentioned.contains(&c.name.text)) {
             let other = other.name.text.clone();
-            let why = format!(
+            let reason = format!(
                 "`{name}` of `{}` is computed from `{other}`: set it as a whole",
                 applied.name()
             );
-            return Err(NoPlace { why, names: vec![other] });
+            return Err(NoPath { reason, names: vec![other] });
         }
         let around = self.around.take();
-        let made = match &default.kind {
+        let child = match &default.kind {
             ExprKind::Name(name) => self.named(item.file, name, default.span, 0),
             ExprKind::Applied { .. } => self.definition(item.file, default, 0),
             _ => None,
         };
         self.around = around;
-        made.ok_or_else(no_definition)
+        child.ok_or_else(no_definition)
     }
 }
 
-fn has_instead(applied: &Applied, wanted: &str) -> NoPlace {
+/// The names from the outermost definition down; `None` if the path selects layers.
+fn full_path(prefix: &[Name], path: &Path) -> Option<Vec<Name>> {
+    let below = path.segments.iter().map(|segment| match segment {
+        Segment::Name(name) => Some(name.clone()),
+        Segment::Layers { .. } => None,
+    });
+    prefix.iter().cloned().map(Some).chain(below).collect()
+}
+
+fn has_instead(applied: &Applied, wanted: &str) -> NoPath {
     let names = applied.callee.config_names();
-    let near = dsl::suggest(wanted, names.iter().copied());
-    let why = match near {
-        Some(near) => format!("`{}` has `{near}`", applied.name()),
+    let suggestion = dsl::suggest(wanted, names.iter().copied());
+    let reason = match suggestion {
+        Some(known) => format!("`{}` has `{known}`", applied.name()),
         None if names.is_empty() => format!("`{}` has no configuration", applied.name()),
         None => format!("`{}` has {}", applied.name(), names.join(", ")),
     };
-    let names = near.into_iter().chain([applied.name()]).map(str::to_owned).collect();
-    NoPlace { why, names }
+    let names = suggestion.into_iter().chain([applied.name()]).map(str::to_owned).collect();
+    NoPath { reason, names }
 }

@@ -19,12 +19,12 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
     let mut below: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     'edits: for (i, edit) in edits.iter().enumerate() {
         let steps = paths.steps(&edit.path);
-        let Some((&own, above)) = steps.split_last() else { continue };
+        let Some((&last, above)) = steps.split_last() else { continue };
         for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {
             let known = steps
                 .iter()
                 .filter_map(|step| at.get(&(*step, *layer)))
-                .chain(below.get(&(own, *layer)))
+                .chain(below.get(&(last, *layer)))
                 .min();
             if let Some(earlier) = known.and_then(|earlier| edits.get(*earlier)) {
                 diagnostics.push(diag::edited_twice(&edit.path, edit.span, earlier.span));
@@ -35,7 +35,7 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
             }
         }
         for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {
-            at.insert((own, *layer), i);
+            at.insert((last, *layer), i);
             for step in above {
                 below.entry((*step, *layer)).or_insert(i);
             }
@@ -46,7 +46,7 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
 /// Numbers for dotted paths and their prefixes.
 #[derive(Default)]
 struct Paths {
-    of: BTreeMap<String, usize>,
+    numbers: BTreeMap<String, usize>,
 }
 
 impl Paths {
@@ -55,8 +55,8 @@ impl Paths {
         let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
         ends.filter_map(|end| path.get(..end))
             .map(|prefix| {
-                let next = self.of.len();
-                *self.of.entry(prefix.to_owned()).or_insert(next)
+                let next = self.numbers.len();
+                *self.numbers.entry(prefix.to_owned()).or_insert(next)
             })
             .collect()
     }

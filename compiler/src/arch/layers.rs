@@ -72,20 +72,20 @@ impl Builder<'_> {
         span: Span,
     ) -> Option<Vec<usize>> {
         let count = tree.layers.len();
-        let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(count);
+        let position = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(count);
         let selected: Vec<usize> = match select {
             Select::All => (0..count).collect(),
-            Select::Index(i) => (place(*i)..place(i.saturating_add(1))).collect(),
+            Select::Index(i) => (position(*i)..position(i.saturating_add(1))).collect(),
             Select::Range(from, to) => {
                 if *to > count as u64 {
                     self.diagnostics.push(diag::layer_out_of_range(span, *to, count));
                     return None;
                 }
-                (place(*from)..place(*to)).collect()
+                (position(*from)..position(*to)).collect()
             }
             // The parser has refused a step of 0.
             Select::Every { step, from } => {
-                (place(*from)..count).step_by(place(*step).max(1)).collect()
+                (position(*from)..count).step_by(position(*step).max(1)).collect()
             }
             Select::Is { path, def } => {
                 self.reach(count, span)?;
@@ -95,15 +95,15 @@ impl Builder<'_> {
                 };
                 let mut selected = Vec::new();
                 for (n, layer) in tree.layers.iter().enumerate() {
-                    let mut here = layer.applied.clone();
-                    let found = path.iter().all(|name| match self.child(&here, &name.text) {
+                    let mut part = layer.applied.clone();
+                    let exists = path.iter().all(|name| match self.child(&part, &name.text) {
                         Ok(child) => {
-                            here = child;
+                            part = child;
                             true
                         }
                         Err(_) => false,
                     });
-                    if found && here.callee.same(&wanted.callee) {
+                    if exists && part.callee.same(&wanted.callee) {
                         selected.push(n);
                     }
                 }

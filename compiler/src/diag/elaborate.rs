@@ -96,7 +96,7 @@ pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Dia
     )
     .about([callee, name.text.as_str()]);
     match suggest(&name.text, names.iter().copied()) {
-        Some(near) => d.mean(near).about([near]),
+        Some(known) => d.mean(known).about([known]),
         None if names.is_empty() => d.help("it takes its arguments by position"),
         None => d.help(format!("it has {}", list(names.iter().copied()))),
     }
@@ -251,14 +251,14 @@ pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnos
     let d =
         Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
     match suggest(role, roles.iter().copied()) {
-        Some(near) => d.mean(near),
+        Some(known) => d.mean(known),
         None => d.help(format!("the roles here are {}", list(roles.iter().copied()))),
     }
 }
 
 /// `shape` is that of a `param` statement; without it, the parameter belongs to a call.
 pub(crate) fn no_init(role: &str, path: &str, span: Span, shape: Option<&str>) -> Diagnostic {
-    let other = match shape {
+    let help = match shape {
         Some(shape) => {
             format!(
                 "write `param {role} {shape} init normal(0.02)`, or add a row (`init.{role} normal(0.02)`)"
@@ -272,7 +272,7 @@ pub(crate) fn no_init(role: &str, path: &str, span: Span, shape: Option<&str>) -
         format!("`{path}` has no init rule: the arch's init table has no `{role}`"),
     )
     .about([path, role])
-    .help(other)
+    .help(help)
 }
 
 pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) -> Diagnostic {
@@ -288,8 +288,8 @@ pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) ->
     .help("see LANGUAGE.md for the init rules")
 }
 
-pub(crate) fn bad_init(span: Span, rule: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-init", span, format!("`{rule}` is not valid: {why}"))
+pub(crate) fn bad_init(span: Span, rule: &str, problem: &str) -> Diagnostic {
+    Diagnostic::error("bad-init", span, format!("`{rule}` is not valid: {problem}"))
         .help("see LANGUAGE.md for the init rules")
 }
 
@@ -387,11 +387,13 @@ pub(crate) fn too_many_elements(span: Span, limit: i64) -> Diagnostic {
     .help("use smaller sizes")
 }
 
-pub(crate) fn text_too_large(span: Span, why: &str) -> Diagnostic {
+pub(crate) fn text_too_large(span: Span, problem: &str) -> Diagnostic {
     Diagnostic::error(
         "text-too-large",
         span,
-        format!("the text of this arch, with every definition it uses, cannot be read back: {why}"),
+        format!(
+            "the text of this arch, with every definition it uses, cannot be read back: {problem}"
+        ),
     )
     .help("write equal layers once, as `24 of …`")
 }

@@ -20,15 +20,12 @@ impl Elaborator<'_> {
         }
         for d in self.diagnostics.iter_mut().skip(from).filter(|d| d.is_error()) {
             let Some(at) = d.labels.first().map(|label| label.span) else { continue };
-            let within = |at: Span, whole: Span| {
-                at.file == whole.file && whole.start <= at.start && at.end <= whole.end
-            };
-            if at.file != item.file || !within(at, item.def.span) {
+            if at.file != item.file || !at.is_in(item.def.span) {
                 continue;
             }
             let read = read_at(&item.def, at);
             let set = applied.config.iter().filter(|(name, _)| read.contains(name.as_str()));
-            for (_, setting) in set.filter(|(_, setting)| setting.place() != at).take(SHOWN) {
+            for (_, setting) in set.filter(|(_, setting)| setting.value_span() != at).take(SHOWN) {
                 point(d, setting);
             }
         }
@@ -37,7 +34,7 @@ impl Elaborator<'_> {
 
 fn point(d: &mut Diagnostic, setting: &Setting) {
     let what = if setting.value.written().is_ok() { "set here" } else { "given here" };
-    let label = Label { span: setting.place(), text: what.to_owned(), around: false };
+    let label = Label { span: setting.value_span(), text: what.to_owned(), around: false };
     match d.labels.first_mut() {
         Some(first) if first.span.file != label.span.file => {
             if first.text.is_empty() {
@@ -56,11 +53,11 @@ fn read_at(def: &Def, at: Span) -> BTreeSet<String> {
     let mut lets = Vec::new();
     collect(&def.body.statements, &mut exprs, &mut lets);
     exprs.extend(&def.body.result);
-    let Some(found) = exprs.into_iter().find_map(|expr| innermost(expr, at)) else {
+    let Some(expr) = exprs.into_iter().find_map(|expr| innermost(expr, at)) else {
         return BTreeSet::new();
     };
     let is_config = |name: &String| def.config.iter().any(|c| c.name.text == *name);
-    let mut read = mentions(found);
+    let mut read = mentions(expr);
     while !read.iter().any(is_config) {
         let before = read.len();
         for (names, value) in &lets {

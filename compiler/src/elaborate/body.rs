@@ -194,11 +194,11 @@ impl Elaborator<'_> {
     ) -> Option<Rc<crate::tree::Applied>> {
         let around = f.around(mentions(expr));
         let (library, aliases) = (self.library, &mut self.aliases);
-        let made =
+        let applied =
             crate::arch::definition_in(library, f.file, expr, around, aliases, self.diagnostics)?;
         // Its size is that of its parts.
-        self.steps += made.config.len() + made.slots.len();
-        Some(made)
+        self.steps += applied.config.len() + applied.slots.len();
+        Some(applied)
     }
 
     fn raw_param(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Arg, BinaryOp, Diagnostic, Expr, ExprKind, Name, Span};
+use dsl::{Arg, BinaryOp, ConfigParam, Diagnostic, Expr, ExprKind, Name, Span};
 
 use super::frame::{Call, Callee, Frame, InitExpr};
 use super::number::{as_root, out_of_range};
@@ -22,6 +22,50 @@ struct Arguments {
     tensors: Vec<Out>,
     passed: BTreeMap<String, (Value, Span)>,
     init: Option<InitExpr>,
+}
+
+/// The arguments of a call read so far, and what its callee takes.
+struct ArgumentList<'a> {
+    callee: &'a Callable,
+    arity: Arity,
+    names: Vec<&'a str>,
+    /// The configuration names that later arguments without a name set.
+    by_position: std::vec::IntoIter<&'a str>,
+    /// Whether integers after the tensors are widths of results.
+    variadic: bool,
+    tensors: Vec<Out>,
+    passed: BTreeMap<String, (Value, Span)>,
+    init: Option<InitExpr>,
+    widths: Vec<i64>,
+    failed: bool,
+}
+
+impl<'a> ArgumentList<'a> {
+    fn new(callee: &'a Callable) -> ArgumentList<'a> {
+        ArgumentList {
+            callee,
+            arity: match callee {
+                Callable::Primitive(p) => p.tensors,
+                Callable::Def(item) => Arity::Exactly(item.def.tensors.len()),
+            },
+            names: callee.config_names(),
+            by_position: callee.positional().into_iter(),
+            variadic: matches!(callee, Callable::Primitive(p) if p.name == "split"),
+            tensors: Vec::new(),
+            passed: BTreeMap::new(),
+            init: None,
+            widths: Vec::new(),
+            failed: false,
+        }
+    }
+
+    /// Whether an argument without a name must be a tensor.
+    fn wants_tensor(&self) -> bool {
+        match self.arity {
+            Arity::Exactly(n) | Arity::AtLeast(n) => self.tensors.len() < n,
+            Arity::UpTo(n) => self.tensors.len() + 1 < n,
+        }
+    }
 }
 
 impl Elaborator<'_> {
@@ -127,8 +171,8 @@ impl Elaborator<'_> {
         }
         match InitRule::build(&callee.text, &roots)? {
             Ok(rule) => {
-                if let Some(why) = rule.problem() {
-                    self.diagnostics.push(diag::bad_init(span, &rule.to_string(), why));
+                if let Some(problem) = rule.problem() {
+                    self.diagnostics.push(diag::bad_init(span, &rule.to_string(), problem));
                     return None;
                 }
                 Some(Value::Init(rule))
@@ -149,119 +193,107 @@ impl Elaborator<'_> {
         f: &mut Frame,
         b: &mut Building,
     ) -> Option<Arguments> {
-        let arity = match callee {
-            Callable::Primitive(p) => p.tensors,
-            Callable::Def(item) => Arity::Exactly(item.def.tensors.len()),
-        };
-        let names: Vec<&str> = callee.config_names();
-        let by_position: Vec<&str> = callee.positional();
-        let variadic = matches!(callee, Callable::Primitive(p) if p.name == "split");
-        let mut tensors = Vec::new();
-        let mut passed: BTreeMap<String, (Value, Span)> = BTreeMap::new();
-        let mut init = None;
-        let mut position = 0usize;
-        let mut widths = Vec::new();
-        let mut failed = false;
+        let mut list = ArgumentList::new(callee);
         for arg in args {
             if let Some(name) = &arg.name
                 && name.text == "init"
                 && matches!(callee, Callable::Primitive(_))
-                && names.contains(&"init")
+                && list.names.contains(&"init")
             {
-                if init.is_some() {
+                if list.init.is_some() {
                     self.diagnostics.push(diag::argument_twice("init", arg.value.span));
-                    failed = true;
+                    list.failed = true;
                 }
-                init = Some((arg.value.clone(), f.around(mentions(&arg.value)), f.file));
+                list.init = Some((arg.value.clone(), f.around(mentions(&arg.value)), f.file));
                 continue;
             }
-            let Some(value) = self.eval(&arg.value, f, b) else {
-                failed = true;
-                continue;
-            };
-            let place = arg.value.span;
-            match (&arg.name, value) {
-                (None, Value::Tensors(outs)) => tensors.extend(outs),
-                (Some(name), value @ Value::Tensors(_)) if callee.takes_tensor(&name.text) => {
-                    if passed.insert(name.text.clone(), (value, place)).is_some() {
-                        self.diagnostics.push(diag::argument_twice(&name.text, place));
-                        failed = true;
-                    }
+            match (&arg.name, self.eval(&arg.value, f, b)) {
+                (_, None) => list.failed = true,
+                (Some(name), Some(value)) => {
+                    self.argument_by_name(name, value, arg.value.span, &mut list);
                 }
-                (Some(name), Value::Tensors(_)) => {
-                    self.diagnostics.push(diag::tensor_as_config(place, &name.text));
-                    failed = true;
-                }
-                (None, Value::Int(n)) if variadic && !tensors.is_empty() => widths.push(n),
-                (None, value) if variadic && !tensors.is_empty() => {
-                    let got = value.describe();
-                    self.diagnostics.push(diag::wrong_kind(
-                        place,
-                        "this width",
-                        &got,
-                        "an integer",
-                    ));
-                    failed = true;
-                }
-                (None, value) => {
-                    let wants_more = match arity {
-                        Arity::Exactly(n) | Arity::AtLeast(n) => tensors.len() < n,
-                        Arity::UpTo(n) => tensors.len() + 1 < n,
-                    };
-                    if wants_more {
-                        // The missing tensor may be one that failed.
-                        if !failed {
-                            let got = value.describe();
-                            self.diagnostics.push(diag::not_a_tensor(place, &got));
-                        }
-                        return None;
-                    }
-                    match by_position.get(position) {
-                        Some(name) => {
-                            passed.insert((*name).to_owned(), (value, place));
-                            position += 1;
-                        }
-                        None => {
-                            self.diagnostics.push(diag::too_many_arguments(
-                                place,
-                                callee.name(),
-                                &names,
-                            ));
-                            failed = true;
-                        }
-                    }
-                }
-                (Some(name), value) => {
-                    if !names.contains(&name.text.as_str()) {
-                        self.diagnostics.push(diag::unknown_argument(name, callee.name(), &names));
-                        failed = true;
-                    } else if passed.insert(name.text.clone(), (value, place)).is_some() {
-                        self.diagnostics.push(diag::argument_twice(&name.text, place));
-                        failed = true;
-                    }
+                (None, Some(value)) => {
+                    self.argument_by_position(value, arg.value.span, &mut list)?;
                 }
             }
         }
-        if failed {
+        if list.failed {
             return None;
         }
-        let (fits, want) = match arity {
-            Arity::Exactly(1) => (tensors.len() == 1, "1 tensor".to_owned()),
-            Arity::Exactly(n) => (tensors.len() == n, format!("{n} tensors")),
+        let tensors = list.tensors.len();
+        let (fits, want) = match list.arity {
+            Arity::Exactly(1) => (tensors == 1, "1 tensor".to_owned()),
+            Arity::Exactly(n) => (tensors == n, format!("{n} tensors")),
             Arity::UpTo(n) => {
-                let fits = tensors.len() == n || tensors.len() + 1 == n;
+                let fits = tensors == n || tensors + 1 == n;
                 (fits, format!("{} or {n} tensors", n - 1))
             }
-            Arity::AtLeast(n) => (tensors.len() >= n, format!("at least {n} tensors")),
+            Arity::AtLeast(n) => (tensors >= n, format!("at least {n} tensors")),
         };
         if !fits {
-            self.diagnostics.push(diag::tensor_count(span, callee.name(), tensors.len(), &want));
+            self.diagnostics.push(diag::tensor_count(span, callee.name(), tensors, &want));
             return None;
         }
-        if variadic {
-            self.widths = widths;
+        if list.variadic {
+            self.widths = list.widths;
         }
-        Some(Arguments { tensors, passed, init })
+        Some(Arguments { tensors: list.tensors, passed: list.passed, init: list.init })
+    }
+
+    fn argument_by_name(&mut self, name: &Name, value: Value, span: Span, list: &mut ArgumentList) {
+        let callee = list.callee;
+        let is_tensor = matches!(value, Value::Tensors(_));
+        let error = if is_tensor && !callee.takes_tensor(&name.text) {
+            diag::tensor_as_config(span, &name.text)
+        } else if !is_tensor && !list.names.contains(&name.text.as_str()) {
+            diag::unknown_argument(name, callee.name(), &list.names)
+        } else if list.passed.insert(name.text.clone(), (value, span)).is_some() {
+            diag::argument_twice(&name.text, span)
+        } else {
+            return;
+        };
+        self.diagnostics.push(error);
+        list.failed = true;
+    }
+
+    /// `None` after an error that leaves the meaning of the later arguments open.
+    fn argument_by_position(
+        &mut self,
+        value: Value,
+        span: Span,
+        list: &mut ArgumentList,
+    ) -> Option<()> {
+        let is_width = list.variadic && !list.tensors.is_empty();
+        match value {
+            Value::Tensors(outs) => list.tensors.extend(outs),
+            Value::Int(n) if is_width => list.widths.push(n),
+            value if is_width => {
+                let got = value.describe();
+                self.diagnostics.push(diag::wrong_kind(span, "this width", &got, "an integer"));
+                list.failed = true;
+            }
+            value => {
+                if list.wants_tensor() {
+                    // The missing tensor may be one that failed.
+                    if !list.failed {
+                        let got = value.describe();
+                        self.diagnostics.push(diag::not_a_tensor(span, &got));
+                    }
+                    return None;
+                }
+                match list.by_position.next() {
+                    Some(name) => {
+                        list.passed.insert(name.to_owned(), (value, span));
+                    }
+                    None => {
+                        let name = list.callee.name();
+                        self.diagnostics.push(diag::too_many_arguments(span, name, &list.names));
+                        list.failed = true;
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     pub(super) fn call_applied(
@@ -355,89 +387,96 @@ impl Elaborator<'_> {
         call: &Call,
         frame: &mut Frame,
     ) -> Option<()> {
-        let mut failed = false;
+        let mut good = Some(());
         for param in &item.def.config {
-            let name = &param.name.text;
-            let field: Option<Rc<str>> = call.field.as_deref().map(|at| Rc::from(join(at, name)));
-            let setting = applied.config.get(name);
-            let (value, written, span) = match (call.passed.get(name), setting) {
-                // Passed by a definition, so not a field of the arch.
-                (Some((value, at)), None) => {
-                    self.observe_setting(&param.name, value, (true, *at), None, b);
-                    frame.bind(name, value.clone());
-                    continue;
-                }
-                (Some((_, given)), Some(setting)) => {
-                    self.diagnostics.push(diag::set_by_caller(
-                        setting.span,
-                        name,
-                        applied.name(),
-                        *given,
-                    ));
-                    failed = true;
-                    frame.break_off(name);
-                    continue;
-                }
-                (None, Some(setting)) => match setting.value.written() {
-                    Err(inner) => (Some(Value::Def(inner.clone(), None)), true, setting.span),
-                    Ok((expr, file, around)) => {
-                        (self.eval_arch(expr, file, around), true, setting.span)
-                    }
-                },
-                (None, None) => match &param.default {
-                    Some(default) => (self.eval(default, frame, b), false, default.span),
-                    None => {
-                        self.diagnostics.push(diag::missing_config(
-                            call.span,
-                            applied.name(),
-                            name,
-                        ));
-                        failed = true;
-                        frame.break_off(name);
-                        continue;
-                    }
-                },
-            };
-            let text = match &value {
-                // A parameter is identified by its path, whatever its number.
-                Some(Value::Instance(id)) => {
-                    b.body.params.get(id.0 as usize).map_or(String::new(), |p| p.path.clone())
-                }
-                Some(value) => value.text(),
-                None => String::new(),
-            };
-            let value = match value {
-                Some(Value::Ratio(r, at)) => {
-                    let found = match &param.default {
-                        Some(default) if !written => {
-                            self.inexact_default(b, name, default, applied, frame)
-                        }
-                        Some(_) | None => None,
-                    };
-                    let plain =
-                        || diag::inexact_division(at, &r.num.to_string(), &r.den.to_string());
-                    self.diagnostics.push(found.unwrap_or_else(plain));
-                    None
-                }
-                Some(Value::Tensors(_)) => {
-                    self.diagnostics.push(diag::tensor_as_config(span, name));
-                    None
-                }
-                Some(Value::Def(inner, _)) => Some(Value::Def(inner, field.clone())),
-                other => other,
-            };
-            let Some(value) = value else {
-                failed = true;
-                frame.break_off(name);
-                continue;
-            };
-            self.observe_setting(&param.name, &value, (written, span), field.as_deref(), b);
-            if let Some(path) = field {
-                b.add_field(Field { path: path.to_string(), value: text, written, span });
+            if self.configure(b, param, applied, call, frame).is_none() {
+                good = None;
+                frame.break_off(&param.name.text);
             }
-            frame.bind(name, value);
         }
-        (!failed).then_some(())
+        good
+    }
+
+    fn configure(
+        &mut self,
+        b: &mut Building,
+        param: &ConfigParam,
+        applied: &Applied,
+        call: &Call,
+        frame: &mut Frame,
+    ) -> Option<()> {
+        let name = &param.name.text;
+        let setting = applied.config.get(name);
+        // Passed by a definition, so not a field of the arch.
+        if let (Some((value, at)), None) = (call.passed.get(name), setting) {
+            self.observe_setting(&param.name, value, (true, *at), None, b);
+            frame.bind(name, value.clone());
+            return Some(());
+        }
+        let (value, written, span) = self.set_or_default(b, param, applied, call, frame)?;
+        let text = match &value {
+            // A parameter is identified by its path, whatever its number.
+            Value::Instance(id) => {
+                b.body.params.get(id.0 as usize).map_or(String::new(), |p| p.path.clone())
+            }
+            value => value.text(),
+        };
+        let field: Option<Rc<str>> = call.field.as_deref().map(|at| Rc::from(join(at, name)));
+        let value = match value {
+            Value::Ratio(r, at) => {
+                let blamed = match &param.default {
+                    Some(default) if !written => {
+                        self.inexact_default(b, name, default, applied, frame)
+                    }
+                    Some(_) | None => None,
+                };
+                let plain = || diag::inexact_division(at, &r.num.to_string(), &r.den.to_string());
+                self.diagnostics.push(blamed.unwrap_or_else(plain));
+                return None;
+            }
+            Value::Tensors(_) => {
+                self.diagnostics.push(diag::tensor_as_config(span, name));
+                return None;
+            }
+            Value::Def(inner, _) => Value::Def(inner, field.clone()),
+            other => other,
+        };
+        self.observe_setting(&param.name, &value, (written, span), field.as_deref(), b);
+        if let Some(path) = field {
+            b.add_field(Field { path: path.to_string(), value: text, written, span });
+        }
+        frame.bind(name, value);
+        Some(())
+    }
+
+    /// The value that is set from outside or by default, whether it is set, and its span.
+    fn set_or_default(
+        &mut self,
+        b: &mut Building,
+        param: &ConfigParam,
+        applied: &Applied,
+        call: &Call,
+        frame: &mut Frame,
+    ) -> Option<(Value, bool, Span)> {
+        let name = &param.name.text;
+        match (applied.config.get(name), call.passed.get(name), &param.default) {
+            (Some(setting), Some((_, passed)), _) => {
+                let (at, callee) = (setting.span, applied.name());
+                self.diagnostics.push(diag::set_by_caller(at, name, callee, *passed));
+                None
+            }
+            (Some(setting), None, _) => match setting.value.written() {
+                Err(inner) => Some((Value::Def(inner.clone(), None), true, setting.span)),
+                Ok((expr, file, around)) => {
+                    Some((self.eval_arch(expr, file, around)?, true, setting.span))
+                }
+            },
+            (None, _, Some(default)) => Some((self.eval(default, frame, b)?, false, default.span)),
+            (None, _, None) => {
+                self.diagnostics.push(diag::missing_config(call.span, applied.name(), name));
+                None
+            }
+        }
     }
 
     /// A default `a / b` that is not exact because of a setting. The error points at the setting, not at the
@@ -459,7 +498,7 @@ impl Elaborator<'_> {
         let rule = dsl::print_expr(default);
         let divides = matches!(&under.kind, ExprKind::Name(under) if under == set);
         let what = dsl::print_expr(over);
-        let near: Vec<String> = match divides {
+        let divisors: Vec<String> = match divides {
             true => {
                 let below = (1..n).rev().find(|d| a % d == 0);
                 let above = (n + 1..=a.min(n.saturating_mul(64))).find(|d| a % d == 0);
@@ -467,15 +506,15 @@ impl Elaborator<'_> {
             }
             false => Vec::new(),
         };
-        let help = match near.is_empty() {
+        let help = match divisors.is_empty() {
             true => format!("set `{name}` as well, or `{set}` so that `{rule}` is exact"),
             false => format!(
                 "set `{set}` to a number that divides `{what}`, such as {}; or set `{name}` as well",
-                near.join(" or ")
+                divisors.join(" or ")
             ),
         };
-        let place = (setting.place(), default.span);
+        let spans = (setting.value_span(), default.span);
         let names = mentioned.iter().map(String::as_str).chain([name]);
-        Some(diag::inexact_default(place, name, &rule, (a, n), &help).about(names))
+        Some(diag::inexact_default(spans, name, &rule, (a, n), &help).about(names))
     }
 }

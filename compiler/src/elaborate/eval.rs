@@ -81,8 +81,8 @@ impl Elaborator<'_> {
             value = if matches!(op, BinaryOp::And | BinaryOp::Or) {
                 let left = self.truth(left_value, left_span)?;
                 let right = self.truth(right_value, right.span)?;
-                let both = if op == BinaryOp::And { left && right } else { left || right };
-                Some(Value::Bool(both))
+                let result = if op == BinaryOp::And { left && right } else { left || right };
+                Some(Value::Bool(result))
             } else {
                 self.binary(op, left_value, right_value, span, b)
             };
@@ -190,62 +190,87 @@ impl Elaborator<'_> {
         if let Some(number) = [&left, &right].into_iter().find(|value| out_of_range(value)) {
             return self.too_wide(&number.text(), span);
         }
-        if matches!(left, Value::Tensors(_)) || matches!(right, Value::Tensors(_)) {
-            return self.tensor_binary(op, &left, &right, span, b);
+        match (&left, &right) {
+            (Value::Tensors(_), Value::Tensors(_)) => {
+                return self.tensors_binary(op, &left, &right, span, b);
+            }
+            (Value::Tensors(_), number) => {
+                return self.tensor_and_number(op, &left, number, span, b);
+            }
+            (number, Value::Tensors(_)) => {
+                return self.number_and_tensor(op, number, &right, span, b);
+            }
+            _ => {}
         }
         if let Some(known) = comparison(op, &left, &right) {
             return Some(Value::Bool(known));
         }
-        let numbers = left.as_ratio().zip(right.as_ratio());
-        if let Some((x, y)) = numbers {
-            let result = match op {
-                BinaryOp::Add => x.add(y),
-                BinaryOp::Sub => x.add(y.neg()),
-                BinaryOp::Mul => x.mul(y),
-                BinaryOp::Div if y.num == 0 => {
-                    self.diagnostics.push(diag::division_by_zero(span));
-                    return None;
-                }
-                BinaryOp::Div => x.div(y),
-                BinaryOp::Lt => return Some(Value::Bool(less(x, y))),
-                BinaryOp::Gt => return Some(Value::Bool(less(y, x))),
-                BinaryOp::Le => return Some(Value::Bool(!less(y, x))),
-                BinaryOp::Ge => return Some(Value::Bool(!less(x, y))),
-                BinaryOp::And | BinaryOp::Or | BinaryOp::Eq | BinaryOp::Ne => None,
-            };
-            let what = || format!("{} {} {}", left.text(), word(op), right.text());
-            return match result {
-                Some(r) if r.den != 1 || i64::try_from(r.num).is_ok() => {
-                    Some(Value::of_ratio(r, span))
-                }
-                Some(_) => {
-                    self.diagnostics.push(diag::overflow(span, &what()));
-                    None
-                }
-                None => self.too_wide(&what(), span),
-            };
+        if left.as_ratio().is_some() && right.as_ratio().is_some() {
+            return self.ratio_binary(op, &left, &right, span);
         }
         if let Some((x, y)) = as_root(&left).zip(as_root(&right))
             && matches!(op, BinaryOp::Mul | BinaryOp::Div)
         {
             if op == BinaryOp::Div && y.radicand.num == 0 {
-                self.diagnostics.push(diag::division_by_zero(span));
-                return None;
+                return self.division_by_zero(span);
             }
             let root = if op == BinaryOp::Mul { x.mul(y) } else { x.div(y) };
             return match root {
                 Some(root) => Some(simplest(root, span)),
-                None => {
-                    let what = format!("{} {} {}", left.text(), word(op), right.text());
-                    self.too_wide(&what, span)
-                }
+                None => self.too_wide(&shown(op, &left, &right), span),
             };
         }
-        self.diagnostics.push(diag::operands(span, word(op), &left.describe(), &right.describe()));
+        self.wrong_operands(op, &left, &right, span)
+    }
+
+    fn ratio_binary(
+        &mut self,
+        op: BinaryOp,
+        left: &Value,
+        right: &Value,
+        span: Span,
+    ) -> Option<Value> {
+        let (x, y) = (left.as_ratio()?, right.as_ratio()?);
+        let result = match op {
+            BinaryOp::Add => x.add(y),
+            BinaryOp::Sub => x.add(y.neg()),
+            BinaryOp::Mul => x.mul(y),
+            BinaryOp::Div if y.num == 0 => return self.division_by_zero(span),
+            BinaryOp::Div => x.div(y),
+            BinaryOp::Lt => return Some(Value::Bool(less(x, y))),
+            BinaryOp::Gt => return Some(Value::Bool(less(y, x))),
+            BinaryOp::Le => return Some(Value::Bool(!less(y, x))),
+            BinaryOp::Ge => return Some(Value::Bool(!less(x, y))),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Eq | BinaryOp::Ne => None,
+        };
+        match result {
+            Some(r) if r.den != 1 || i64::try_from(r.num).is_ok() => Some(Value::of_ratio(r, span)),
+            Some(_) => {
+                self.diagnostics.push(diag::overflow(span, &shown(op, left, right)));
+                None
+            }
+            None => self.too_wide(&shown(op, left, right), span),
+        }
+    }
+
+    fn division_by_zero(&mut self, span: Span) -> Option<Value> {
+        self.diagnostics.push(diag::division_by_zero(span));
         None
     }
 
-    fn tensor_binary(
+    fn wrong_operands(
+        &mut self,
+        op: BinaryOp,
+        left: &Value,
+        right: &Value,
+        span: Span,
+    ) -> Option<Value> {
+        let (left, right) = (left.describe(), right.describe());
+        self.diagnostics.push(diag::operands(span, word(op), &left, &right));
+        None
+    }
+
+    fn tensors_binary(
         &mut self,
         op: BinaryOp,
         left: &Value,
@@ -253,61 +278,58 @@ impl Elaborator<'_> {
         span: Span,
         b: &mut Building,
     ) -> Option<Value> {
-        match (op, left, right) {
-            (BinaryOp::Add | BinaryOp::Mul, Value::Tensors(_), Value::Tensors(_)) => {
-                let (x, y) = (self.tensor(left, span)?, self.tensor(right, span)?);
-                let name = if op == BinaryOp::Add { "add" } else { "mul" };
-                self.primitive_node(name, op::Attrs::new(), vec![x, y], span, b)
+        let (name, right) = match op {
+            BinaryOp::Add => ("add", right),
+            BinaryOp::Mul => ("mul", right),
+            BinaryOp::Sub => ("add", &self.scale(right, MINUS_ONE, span, b)?),
+            BinaryOp::Div => ("mul", &self.reciprocal(right, span, b)?),
+            _ => return self.wrong_operands(op, left, right, span),
+        };
+        let (x, y) = (self.tensor(left, span)?, self.tensor(right, span)?);
+        self.primitive_node(name, op::Attrs::new(), vec![x, y], span, b)
+    }
+
+    fn tensor_and_number(
+        &mut self,
+        op: BinaryOp,
+        tensor: &Value,
+        number: &Value,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
+        match (op, as_root(number)) {
+            (BinaryOp::Add, Some(by)) => self.number_node("offset", tensor, by, span, b),
+            (BinaryOp::Sub, Some(by)) => self.number_node("offset", tensor, by.neg(), span, b),
+            (BinaryOp::Mul, Some(by)) => self.scale(tensor, by, span, b),
+            (BinaryOp::Div, Some(by)) if by.radicand.num == 0 => self.division_by_zero(span),
+            (BinaryOp::Div, Some(by)) => match ONE.div(by) {
+                Some(inverse) => self.scale(tensor, inverse, span, b),
+                None => self.too_wide(&format!("1 / {}", number.text()), span),
+            },
+            _ => self.wrong_operands(op, tensor, number, span),
+        }
+    }
+
+    fn number_and_tensor(
+        &mut self,
+        op: BinaryOp,
+        number: &Value,
+        tensor: &Value,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
+        match (op, as_root(number)) {
+            (BinaryOp::Add, Some(by)) => self.number_node("offset", tensor, by, span, b),
+            (BinaryOp::Sub, Some(by)) => {
+                let minus = self.scale(tensor, MINUS_ONE, span, b)?;
+                self.number_node("offset", &minus, by, span, b)
             }
-            (BinaryOp::Sub, Value::Tensors(_), Value::Tensors(_)) => {
-                let minus = self.scale(right, MINUS_ONE, span, b)?;
-                let (x, y) = (self.tensor(left, span)?, self.tensor(&minus, span)?);
-                self.primitive_node("add", op::Attrs::new(), vec![x, y], span, b)
+            (BinaryOp::Mul, Some(by)) => self.scale(tensor, by, span, b),
+            (BinaryOp::Div, Some(by)) => {
+                let inverse = self.reciprocal(tensor, span, b)?;
+                self.scale(&inverse, by, span, b)
             }
-            (BinaryOp::Div, Value::Tensors(_), Value::Tensors(_)) => {
-                let inverse = self.reciprocal(right, span, b)?;
-                let (x, y) = (self.tensor(left, span)?, self.tensor(&inverse, span)?);
-                self.primitive_node("mul", op::Attrs::new(), vec![x, y], span, b)
-            }
-            (BinaryOp::Div, number, Value::Tensors(_)) if as_root(number).is_some() => {
-                let inverse = self.reciprocal(right, span, b)?;
-                self.scale(&inverse, as_root(number)?, span, b)
-            }
-            (BinaryOp::Add, Value::Tensors(_), number) if as_root(number).is_some() => {
-                self.number_node("offset", left, as_root(number)?, span, b)
-            }
-            (BinaryOp::Add, number, Value::Tensors(_)) if as_root(number).is_some() => {
-                self.number_node("offset", right, as_root(number)?, span, b)
-            }
-            (BinaryOp::Sub, Value::Tensors(_), number) if as_root(number).is_some() => {
-                self.number_node("offset", left, as_root(number)?.neg(), span, b)
-            }
-            (BinaryOp::Sub, number, Value::Tensors(_)) if as_root(number).is_some() => {
-                let minus = self.scale(right, MINUS_ONE, span, b)?;
-                self.number_node("offset", &minus, as_root(number)?, span, b)
-            }
-            (BinaryOp::Mul, Value::Tensors(_), number) if as_root(number).is_some() => {
-                self.scale(left, as_root(number)?, span, b)
-            }
-            (BinaryOp::Mul, number, Value::Tensors(_)) if as_root(number).is_some() => {
-                self.scale(right, as_root(number)?, span, b)
-            }
-            (BinaryOp::Div, Value::Tensors(_), number) if as_root(number).is_some() => {
-                let by = as_root(number)?;
-                if by.radicand.num == 0 {
-                    self.diagnostics.push(diag::division_by_zero(span));
-                    return None;
-                }
-                match ONE.div(by) {
-                    Some(inverse) => self.scale(left, inverse, span, b),
-                    None => self.too_wide(&format!("1 / {}", number.text()), span),
-                }
-            }
-            _ => {
-                let (l, r) = (left.describe(), right.describe());
-                self.diagnostics.push(diag::operands(span, word(op), &l, &r));
-                None
-            }
+            _ => self.wrong_operands(op, number, tensor, span),
         }
     }
 
@@ -374,6 +396,10 @@ fn comparison(op: BinaryOp, left: &Value, right: &Value) -> Option<bool> {
         _ => left.as_ratio()? == right.as_ratio()?,
     };
     if op == BinaryOp::Eq { Some(equal) } else { (op == BinaryOp::Ne).then_some(!equal) }
+}
+
+fn shown(op: BinaryOp, left: &Value, right: &Value) -> String {
+    format!("{} {} {}", left.text(), word(op), right.text())
 }
 
 fn word(op: BinaryOp) -> &'static str {

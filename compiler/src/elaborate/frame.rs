@@ -139,9 +139,9 @@ impl Frame {
     }
 
     /// The path that keys the draws of a call whose instance has this name.
-    pub(super) fn draws_of(&self, name: &Name, place: Span) -> String {
+    pub(super) fn draws_of(&self, name: &Name, span: Span) -> String {
         let path = join(&self.draws, &name.text);
-        match self.sites.get(&place).copied() {
+        match self.sites.get(&span).copied() {
             Some(number @ 2..) => format!("{path}#{number}"),
             Some(_) | None => path,
         }
@@ -255,54 +255,11 @@ impl Elaborator<'_> {
         f: &mut Frame,
         b: &mut Building,
     ) -> Option<Value> {
-        if let Some(value) = f.names.get(name) {
-            return Some(value.clone());
+        if let Some(known) = self.body_name(name, span, f, b) {
+            return known;
         }
-        if f.broken.contains(name) {
-            return None;
-        }
-        if f.named.contains(name) || f.bound.contains(name) {
-            if let Some(id) = b.by_path.get(&join(&f.path, name)) {
-                return Some(Value::Instance(*id));
-            }
-            self.diagnostics.push(diag::name_used_before(name, span));
-            return None;
-        }
-        match (name, self.fan_in, self.layer) {
-            ("fan_in", Some(n), _) => return Some(Value::Int(n)),
-            ("layer", _, Some(n)) => {
-                self.uses_layer = true;
-                return Some(Value::Int(n));
-            }
-            _ => {}
-        }
-        if let Some(field) = crate::tree::ARCH_FIELDS.into_iter().find(|field| *field == name) {
-            let value = self.arch_field(field);
-            if value.is_none() && !self.tree.fields.contains_key(name) {
-                self.diagnostics.push(diag::missing_arch_field(self.tree.span, name));
-            }
-            return value;
-        }
-        if let Some(value) = self.arch.get(name).cloned() {
-            self.has_read(name);
-            return Some(value);
-        }
-        if name == "embed"
-            && b.top
-            && let Some(id) = b.by_path.get("embed")
-        {
-            return Some(Value::Instance(*id));
-        }
-        if name == names::TOKENS {
-            let tokens = b.passed(name, span);
-            if tokens.is_none() {
-                self.diagnostics.push(diag::carry_outside(span, name));
-            }
-            return tokens.map(|out| Value::Tensors(vec![out]));
-        }
-        if name == "fan_in" || ARCH_NAMES.contains(&name) {
-            self.diagnostics.push(diag::name_used_before(name, span));
-            return None;
+        if let Some(known) = self.arch_name(name, span, b) {
+            return known;
         }
         match self.library.lookup(f.file, name) {
             Some(Entity::Def(item)) => {
@@ -327,6 +284,71 @@ impl Elaborator<'_> {
             return Some(Value::Def(Rc::new(Applied::bare(primitive, span)), None));
         }
         self.diagnostics.push(diag::name_used_before(name, span));
+        None
+    }
+
+    /// A name of the body. `None` if it has no such name, `Some(None)` after an error.
+    fn body_name(
+        &mut self,
+        name: &str,
+        span: Span,
+        f: &Frame,
+        b: &Building,
+    ) -> Option<Option<Value>> {
+        if let Some(value) = f.names.get(name) {
+            return Some(Some(value.clone()));
+        }
+        if f.broken.contains(name) {
+            return Some(None);
+        }
+        if !f.named.contains(name) && !f.bound.contains(name) {
+            return None;
+        }
+        let instance = b.by_path.get(&join(&f.path, name));
+        if instance.is_none() {
+            self.diagnostics.push(diag::name_used_before(name, span));
+        }
+        Some(instance.map(|id| Value::Instance(*id)))
+    }
+
+    /// A name that every arch has. `None` if it is not one, `Some(None)` after an error.
+    fn arch_name(&mut self, name: &str, span: Span, b: &mut Building) -> Option<Option<Value>> {
+        match (name, self.fan_in, self.layer) {
+            ("fan_in", Some(n), _) => return Some(Some(Value::Int(n))),
+            ("layer", _, Some(n)) => {
+                self.uses_layer = true;
+                return Some(Some(Value::Int(n)));
+            }
+            _ => {}
+        }
+        if let Some(field) = crate::tree::ARCH_FIELDS.into_iter().find(|field| *field == name) {
+            let value = self.arch_field(field);
+            if value.is_none() && !self.tree.fields.contains_key(name) {
+                self.diagnostics.push(diag::missing_arch_field(self.tree.span, name));
+            }
+            return Some(value);
+        }
+        if let Some(value) = self.arch.get(name).cloned() {
+            self.has_read(name);
+            return Some(Some(value));
+        }
+        if name == "embed"
+            && b.top
+            && let Some(id) = b.by_path.get("embed")
+        {
+            return Some(Some(Value::Instance(*id)));
+        }
+        if name == names::TOKENS {
+            let tokens = b.passed(name, span);
+            if tokens.is_none() {
+                self.diagnostics.push(diag::carry_outside(span, name));
+            }
+            return Some(tokens.map(|out| Value::Tensors(vec![out])));
+        }
+        if name == "fan_in" || ARCH_NAMES.contains(&name) {
+            self.diagnostics.push(diag::name_used_before(name, span));
+            return Some(None);
+        }
         None
     }
 }

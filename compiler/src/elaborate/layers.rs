@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dsl::Span;
+
 use super::building::Passing;
 use super::{Building, Elaborator, Field, MAX_FIELDS, MAX_NODES, MAX_PATHS, MAX_TENSORS, join};
 use crate::diag;
@@ -22,7 +24,7 @@ struct LayerBody {
     writes: Vec<String>,
 }
 
-/// Layers elaborated so far: by their place in the tree, and, if they ask for tensors that pass between layers, by what
+/// Layers elaborated so far: by their address in the tree, and, if they ask for tensors that pass between layers, by what
 /// they were given.
 type Memo = BTreeMap<(*const Applied, Option<usize>), Option<Rc<LayerBody>>>;
 
@@ -66,24 +68,24 @@ impl Elaborator<'_> {
         let mut failed = false;
         for (index, layer) in tree.layers.iter().enumerate() {
             let (given, number) = passed.types(top);
-            let place = Rc::as_ptr(&layer.applied);
-            let known = memo.get(&(place, None)).or_else(|| memo.get(&(place, Some(number))));
+            let address = Rc::as_ptr(&layer.applied);
+            let known = memo.get(&(address, None)).or_else(|| memo.get(&(address, Some(number))));
             let known = known.cloned();
             let elaborated = match known {
                 Some(known) => known,
                 None => {
                     self.uses_layer = false;
                     self.layer = Some(index as i64);
-                    let said = self.diagnostics.len();
+                    let before = self.diagnostics.len();
                     let mut used = false;
-                    let made = self.layer_body(&layer.applied, dim, given, &mut used).map(Rc::new);
-                    self.point_at_layer(said, layer.applied.span);
-                    self.say_once(said);
+                    let body = self.layer_body(&layer.applied, dim, given, &mut used).map(Rc::new);
+                    self.point_at_layer(before, layer.applied.span);
+                    self.say_once(before);
                     self.layer = None;
-                    if !self.uses_layer || made.is_none() {
-                        memo.insert((place, used.then_some(number)), made.clone());
+                    if !self.uses_layer || body.is_none() {
+                        memo.insert((address, used.then_some(number)), body.clone());
                     }
-                    made
+                    body
                 }
             };
             let Some(elaborated) = elaborated else {
@@ -116,36 +118,17 @@ impl Elaborator<'_> {
     ) -> Option<Out> {
         let span = applied.span;
         let body = &elaborated.body;
-        self.nodes += body.nodes.len();
-        // Empty slots do not count, so that every arch that elaborates has an open form.
-        if self.nodes > MAX_NODES && !self.open {
-            self.diagnostics.push(diag::too_many(span, "nodes", MAX_NODES));
-            return None;
-        }
-        if top.body.params.len() + top.body.states.len() + body.params.len() + body.states.len()
-            > MAX_TENSORS
-        {
-            self.diagnostics.push(diag::too_many(span, "parameters and states", MAX_TENSORS));
-            return None;
-        }
-        if top.fields.len() + elaborated.fields.len() > MAX_FIELDS {
-            self.diagnostics.push(diag::too_many(span, "configuration values", MAX_FIELDS));
-            return None;
-        }
-        let here = format!("layers.{index}");
-        let letters =
-            elaborated.letters + here.len() * (body.params.len() + elaborated.fields.len());
-        self.paths += letters;
-        if self.paths > MAX_PATHS {
-            self.diagnostics.push(diag::too_many(span, "letters in their paths", MAX_PATHS));
-            return None;
-        }
+        let layer_path = format!("layers.{index}");
+        self.count_layer(top, elaborated, &layer_path, span)?;
         let params: Vec<ParamId> = match owner {
             None => body
                 .params
                 .iter()
                 .map(|param| {
-                    top.place_param(Param { path: join(&here, &param.path), ..param.clone() }, span)
+                    top.place_param(
+                        Param { path: join(&layer_path, &param.path), ..param.clone() },
+                        span,
+                    )
                 })
                 .collect(),
             Some(owner) => {
@@ -158,15 +141,15 @@ impl Elaborator<'_> {
         };
         let mut states = Vec::with_capacity(body.states.len());
         for (path, state) in &body.states {
-            states.push(top.add_state(join(&here, path), state.clone()));
+            states.push(top.add_state(join(&layer_path, path), state.clone()));
         }
         let written = |path: String, value: String| Field { path, value, written: true, span };
-        top.fields.push(written(here.clone(), applied.name().to_owned()));
+        top.fields.push(written(layer_path.clone(), applied.name().to_owned()));
         if let Some(owner) = owner {
-            top.fields.push(written(format!("{here}.share"), owner.index.to_string()));
+            top.fields.push(written(format!("{layer_path}.share"), owner.index.to_string()));
         }
         for field in &elaborated.fields {
-            top.fields.push(Field { path: join(&here, &field.path), ..field.clone() });
+            top.fields.push(Field { path: join(&layer_path, &field.path), ..field.clone() });
         }
         let types = body.outputs.iter().map(|out| body.ty(*out).clone()).collect();
         let kind = NodeKind::Layer { index: index as u32, body: body.clone(), params, states };
@@ -177,6 +160,37 @@ impl Elaborator<'_> {
             passed.insert(name.clone(), Out { node, port });
         }
         Some(Out::first(node))
+    }
+
+    /// Counts what a layer adds to the graph; `None` once a bound was exceeded.
+    fn count_layer(
+        &mut self,
+        top: &Building,
+        layer: &LayerBody,
+        layer_path: &str,
+        span: Span,
+    ) -> Option<()> {
+        let body = &layer.body;
+        self.nodes += body.nodes.len();
+        let tensors =
+            top.body.params.len() + top.body.states.len() + body.params.len() + body.states.len();
+        let exceeded = if self.nodes > MAX_NODES && !self.open {
+            // Empty slots do not count, so that every arch that elaborates has an open form.
+            ("nodes", MAX_NODES)
+        } else if tensors > MAX_TENSORS {
+            ("parameters and states", MAX_TENSORS)
+        } else if top.fields.len() + layer.fields.len() > MAX_FIELDS {
+            ("configuration values", MAX_FIELDS)
+        } else {
+            self.paths +=
+                layer.letters + layer_path.len() * (body.params.len() + layer.fields.len());
+            if self.paths <= MAX_PATHS {
+                return Some(());
+            }
+            ("letters in their paths", MAX_PATHS)
+        };
+        self.diagnostics.push(diag::too_many(span, exceeded.0, exceeded.1));
+        None
     }
 
     fn layer_body(

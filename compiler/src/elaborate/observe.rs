@@ -45,8 +45,8 @@ pub(crate) fn unnumbered(path: &str) -> String {
 }
 
 impl Observed {
-    fn add(&mut self, place: Span, seen: Seen) {
-        let known = self.values.entry(place).or_default();
+    fn add(&mut self, span: Span, seen: Seen) {
+        let known = self.values.entry(span).or_default();
         if known.len() < MAX_VALUES && !known.contains(&seen) {
             known.push(seen);
         }
@@ -61,9 +61,9 @@ impl Observed {
 }
 
 impl Elaborator<'_> {
-    pub(super) fn observe(&mut self, place: Span, value: &Value, b: &Building) {
+    pub(super) fn observe(&mut self, span: Span, value: &Value, b: &Building) {
         if let Some(observed) = &mut self.observed {
-            observed.add(place, Seen { text: text(value, b), origin: None });
+            observed.add(span, Seen { text: text(value, b), origin: None });
         }
     }
 
@@ -91,9 +91,9 @@ impl Elaborator<'_> {
     }
 
     /// A parameter, where it is declared.
-    pub(super) fn observe_param(&mut self, place: Span, path: &str) {
+    pub(super) fn observe_param(&mut self, span: Span, path: &str) {
         if let Some(observed) = &mut self.observed {
-            let known = observed.declared.entry(place).or_default();
+            let known = observed.declared.entry(span).or_default();
             if known.len() < MAX_VALUES && known.iter().all(|known| known != path) {
                 known.push(path.to_owned());
             }

@@ -11,8 +11,28 @@ use crate::diag;
 use crate::graph::{NodeKind, Out, Param, ParamId};
 use crate::number::InitRule;
 use crate::op::{self, Attr, Attrs, Config, ConfigKind, Default, Primitive, Type};
-use crate::tree::Applied;
-use crate::tree::Value;
+use crate::tree::{Applied, Setting, Value};
+
+/// The operands and configuration of a primitive in one call.
+struct Configured {
+    attrs: Attrs,
+    /// The operands, with those that are given by name.
+    tensors: Vec<Out>,
+    /// The parameter of another instance that is used as the weight.
+    weight: Option<ParamId>,
+    init: Option<InitExpr>,
+    /// The path and the span of an init rule that was set from outside.
+    init_field: Option<(String, Span)>,
+    /// Values from settings and from the call, with their spans.
+    given: Vec<(&'static Config, Span)>,
+}
+
+/// One configuration value, whether someone wrote it, and where.
+struct ConfigValue {
+    value: Value,
+    written: bool,
+    span: Span,
+}
 
 impl Elaborator<'_> {
     /// A node without parameters, from an operator or a reshape.
@@ -28,8 +48,8 @@ impl Elaborator<'_> {
         let types: Vec<Type> = inputs.iter().map(|o| b.body.ty(*o).clone()).collect();
         let shaped = match (primitive.shape)(&attrs, &types) {
             Ok(shaped) => shaped,
-            Err(why) => {
-                self.diagnostics.push(mismatch(span, why));
+            Err(error) => {
+                self.diagnostics.push(mismatch(span, error));
                 return None;
             }
         };
@@ -72,158 +92,30 @@ impl Elaborator<'_> {
         applied: &Rc<Applied>,
         call: Call,
     ) -> Option<Vec<Out>> {
-        let mut attrs = Attrs::new();
-        let mut weight = None;
-        let mut init = call.init.clone();
-        let mut init_field = None;
-        let widths = std::mem::take(&mut self.widths);
-        let mut failed = false;
-        // The operands, with those that are given by name.
-        let mut tensors = call.tensors.clone();
-        // Values from settings, with their spans.
-        let mut given: Vec<(&'static Config, Span)> = Vec::new();
-        for config in primitive.config {
-            let setting = applied.config.get(config.name);
-            let field = call.field.as_deref().map(|at| join(at, config.name));
-            if config.kind == ConfigKind::Init {
-                let Some(setting) = setting else { continue };
-                match (setting.value.written(), &init) {
-                    (_, Some((given, ..))) => {
-                        let (at, given) = (setting.span, given.span);
-                        self.diagnostics.push(diag::set_by_caller(
-                            at,
-                            config.name,
-                            primitive.name,
-                            given,
-                        ));
-                        failed = true;
-                    }
-                    (Err(inner), None) => {
-                        let got = format!("the definition `{}`", inner.name());
-                        self.diagnostics.push(diag::not_an_init(setting.span, &got));
-                        failed = true;
-                    }
-                    (Ok((expr, file, around)), None) => {
-                        init = Some((expr.clone(), around.clone(), file));
-                        init_field = field.map(|path| (path, setting.span));
-                    }
-                }
-                continue;
-            }
-            if config.kind == ConfigKind::Tensor {
-                match (call.passed.get(config.name), setting) {
-                    (Some((value, span)), None) => match self.tensor(value, *span) {
-                        Some(tensor) => {
-                            tensors.push(tensor);
-                            attrs.insert(config.name, Attr::Bool(true));
-                        }
-                        None => failed = true,
-                    },
-                    (_, Some(setting)) => {
-                        let got = "a value from outside".to_owned();
-                        self.diagnostics.push(diag::wrong_kind(
-                            setting.span,
-                            config.name,
-                            &got,
-                            "a tensor of the call",
-                        ));
-                        failed = true;
-                    }
-                    (None, None) => {}
-                }
-                continue;
-            }
-            if config.kind == ConfigKind::Ints {
-                attrs.insert(config.name, Attr::Ints(widths.clone()));
-                continue;
-            }
-            let (value, written, span) = match (call.passed.get(config.name), setting) {
-                (Some((value, span)), None) => {
-                    given.push((config, *span));
-                    (Some(value.clone()), true, *span)
-                }
-                (Some((_, passed)), Some(setting)) => {
-                    let at = setting.span;
-                    self.diagnostics.push(diag::set_by_caller(
-                        at,
-                        config.name,
-                        primitive.name,
-                        *passed,
-                    ));
-                    failed = true;
-                    continue;
-                }
-                (None, Some(setting)) => match setting.value.written() {
-                    Err(inner) => (Some(Value::Def(inner.clone(), None)), true, setting.span),
-                    Ok((expr, file, around)) => {
-                        given.push((config, expr.span));
-                        (self.eval_arch(expr, file, around), true, setting.span)
-                    }
-                },
-                (None, None) => match self.default(config, primitive, call.span) {
-                    Some(Some(value)) => (Some(value), false, call.span),
-                    Some(None) => {
-                        if config.kind != ConfigKind::Weight {
-                            attrs.insert(config.name, Attr::None);
-                        }
-                        continue;
-                    }
-                    None => {
-                        failed = true;
-                        continue;
-                    }
-                },
-            };
-            let Some(value) = value else {
-                failed = true;
-                continue;
-            };
-            if config.kind == ConfigKind::Weight {
-                match value {
-                    Value::Instance(id) => weight = Some(id),
-                    other => {
-                        self.wrong(config, &other, span);
-                        failed = true;
-                    }
-                }
-                continue;
-            }
-            let Some(attr) = attribute(config.kind, &value) else {
-                let at = given.iter().find(|(known, _)| known.name == config.name);
-                self.wrong(config, &value, at.map_or(span, |(_, at)| *at));
-                failed = true;
-                continue;
-            };
-            if let Some(path) = field {
-                b.add_field(Field { path, value: attr.to_string(), written, span });
-            }
-            attrs.insert(config.name, attr);
-        }
-        if failed {
-            return None;
-        }
+        let mut configured = self.configure_primitive(b, primitive, applied, &call)?;
+        let Configured { attrs, tensors, .. } = &configured;
         let types: Vec<Type> = tensors.iter().map(|o| b.body.ty(*o).clone()).collect();
-        let shaped = match (primitive.shape)(&attrs, &types) {
+        let shaped = match (primitive.shape)(attrs, &types) {
             Ok(shaped) => shaped,
-            Err(why) => {
-                let blamed = blamed(primitive, &attrs, &types, &given);
+            Err(error) => {
+                let blamed = blamed(primitive, attrs, &types, &configured.given);
                 if blamed.is_empty() {
-                    self.diagnostics.push(mismatch(call.span, why));
+                    self.diagnostics.push(mismatch(call.span, error));
                 }
-                for (at, why) in blamed {
-                    self.diagnostics.push(mismatch(at, why));
+                for (at, error) in blamed {
+                    self.diagnostics.push(mismatch(at, error));
                 }
                 return None;
             }
         };
-        let mut inputs = tensors;
+        let mut inputs = configured.tensors;
         for (i, owned) in shaped.params.iter().enumerate() {
-            let id = match weight.filter(|_| i == 0) {
-                Some(id) => self.shared_weight(b, id, owned, &init, call.span)?,
-                None => self.owned_param(b, owned, &init, &call)?,
+            let id = match configured.weight.filter(|_| i == 0) {
+                Some(id) => self.shared_weight(b, id, owned, &configured.init, call.span)?,
+                None => self.owned_param(b, owned, &configured.init, &call)?,
             };
             inputs.push(b.param_node(id, call.span));
-            if let Some((path, span)) = init_field.take()
+            if let Some((path, span)) = configured.init_field.take()
                 && let Some(param) = b.body.params.get(id.0 as usize)
             {
                 let value = param.init.to_string();
@@ -237,6 +129,174 @@ impl Elaborator<'_> {
         }
         let kind = NodeKind::Op { primitive, attrs, state };
         self.push(b, kind, inputs, shaped.outputs, call.span)
+    }
+
+    /// Reads the whole configuration, so that every error in it is reported.
+    fn configure_primitive(
+        &mut self,
+        b: &mut Building,
+        primitive: &'static Primitive,
+        applied: &Applied,
+        call: &Call,
+    ) -> Option<Configured> {
+        let mut configured = Configured {
+            attrs: Attrs::new(),
+            tensors: call.tensors.clone(),
+            weight: None,
+            init: call.init.clone(),
+            init_field: None,
+            given: Vec::new(),
+        };
+        let widths = std::mem::take(&mut self.widths);
+        let mut failed = false;
+        for config in primitive.config {
+            let setting = applied.config.get(config.name);
+            let field = call.field.as_deref().map(|at| join(at, config.name));
+            let result = match config.kind {
+                ConfigKind::Init => match setting {
+                    Some(setting) => self.init_setting(primitive, setting, field, &mut configured),
+                    None => Some(()),
+                },
+                ConfigKind::Tensor => self.tensor_argument(config, setting, call, &mut configured),
+                ConfigKind::Ints => {
+                    configured.attrs.insert(config.name, Attr::Ints(widths.clone()));
+                    Some(())
+                }
+                _ => match self.config_value(primitive, config, setting, call, &mut configured) {
+                    Some(Some(value)) => {
+                        self.set_attribute(b, config, value, field, &mut configured)
+                    }
+                    Some(None) => {
+                        if config.kind != ConfigKind::Weight {
+                            configured.attrs.insert(config.name, Attr::None);
+                        }
+                        Some(())
+                    }
+                    None => None,
+                },
+            };
+            failed |= result.is_none();
+        }
+        (!failed).then_some(configured)
+    }
+
+    /// An init rule set from outside, which a call that passes one does not allow.
+    fn init_setting(
+        &mut self,
+        primitive: &Primitive,
+        setting: &Setting,
+        field: Option<String>,
+        configured: &mut Configured,
+    ) -> Option<()> {
+        match (setting.value.written(), &configured.init) {
+            (_, Some((given, ..))) => {
+                let (at, given) = (setting.span, given.span);
+                self.diagnostics.push(diag::set_by_caller(at, "init", primitive.name, given));
+                None
+            }
+            (Err(inner), None) => {
+                let got = format!("the definition `{}`", inner.name());
+                self.diagnostics.push(diag::not_an_init(setting.span, &got));
+                None
+            }
+            (Ok((expr, file, around)), None) => {
+                configured.init = Some((expr.clone(), around.clone(), file));
+                configured.init_field = field.map(|path| (path, setting.span));
+                Some(())
+            }
+        }
+    }
+
+    /// A tensor that the call gives by name.
+    fn tensor_argument(
+        &mut self,
+        config: &Config,
+        setting: Option<&Setting>,
+        call: &Call,
+        configured: &mut Configured,
+    ) -> Option<()> {
+        match (call.passed.get(config.name), setting) {
+            (Some((value, span)), None) => {
+                let tensor = self.tensor(value, *span)?;
+                configured.tensors.push(tensor);
+                configured.attrs.insert(config.name, Attr::Bool(true));
+                Some(())
+            }
+            (_, Some(setting)) => {
+                let (got, want) = ("a value from outside", "a tensor of the call");
+                self.diagnostics.push(diag::wrong_kind(setting.span, config.name, got, want));
+                None
+            }
+            (None, None) => Some(()),
+        }
+    }
+
+    /// The value that the call, a setting or the default gives. `None` after an error, `Some(None)` for an absent value.
+    fn config_value(
+        &mut self,
+        primitive: &Primitive,
+        config: &'static Config,
+        setting: Option<&Setting>,
+        call: &Call,
+        configured: &mut Configured,
+    ) -> Option<Option<ConfigValue>> {
+        let (value, written, span) = match (call.passed.get(config.name), setting) {
+            (Some((value, span)), None) => {
+                configured.given.push((config, *span));
+                (value.clone(), true, *span)
+            }
+            (Some((_, passed)), Some(setting)) => {
+                let at = setting.span;
+                self.diagnostics.push(diag::set_by_caller(
+                    at,
+                    config.name,
+                    primitive.name,
+                    *passed,
+                ));
+                return None;
+            }
+            (None, Some(setting)) => match setting.value.written() {
+                Err(inner) => (Value::Def(inner.clone(), None), true, setting.span),
+                Ok((expr, file, around)) => {
+                    configured.given.push((config, expr.span));
+                    (self.eval_arch(expr, file, around)?, true, setting.span)
+                }
+            },
+            (None, None) => match self.default(config, primitive, call.span)? {
+                Some(value) => (value, false, call.span),
+                None => return Some(None),
+            },
+        };
+        Some(Some(ConfigValue { value, written, span }))
+    }
+
+    /// Sets the attribute, or the weight that the call shares, and records the field.
+    fn set_attribute(
+        &mut self,
+        b: &mut Building,
+        config: &Config,
+        ConfigValue { value, written, span }: ConfigValue,
+        field: Option<String>,
+        configured: &mut Configured,
+    ) -> Option<()> {
+        if config.kind == ConfigKind::Weight {
+            let Value::Instance(id) = value else {
+                self.wrong(config, &value, span);
+                return None;
+            };
+            configured.weight = Some(id);
+            return Some(());
+        }
+        let Some(attr) = attribute(config.kind, &value) else {
+            let at = configured.given.iter().find(|(known, _)| known.name == config.name);
+            self.wrong(config, &value, at.map_or(span, |(_, at)| *at));
+            return None;
+        };
+        if let Some(path) = field {
+            b.add_field(Field { path, value: attr.to_string(), written, span });
+        }
+        configured.attrs.insert(config.name, attr);
+        Some(())
     }
 
     fn wrong(&mut self, config: &Config, got: &Value, span: Span) {
@@ -453,8 +513,8 @@ fn dims(shape: &[i64]) -> String {
     format!("[{}]", parts.join(", "))
 }
 
-fn mismatch(span: Span, why: op::Mismatch) -> Diagnostic {
-    let op::Mismatch { message, help, about } = why;
+fn mismatch(span: Span, error: op::Mismatch) -> Diagnostic {
+    let op::Mismatch { message, help, about } = error;
     diag::mismatch(span, message, help, about)
 }
 
@@ -486,18 +546,18 @@ fn blamed(
     if (primitive.shape)(&plain, types).is_err() {
         return Vec::new();
     }
-    let mut found = Vec::new();
+    let mut blamed = Vec::new();
     for (config, at) in given {
-        let (Some(own), Some(default)) =
+        let (Some(attr), Some(default)) =
             (attrs.get(config.name).cloned(), plain.get(config.name).cloned())
         else {
             continue;
         };
-        plain.insert(config.name, own);
-        if let Err(why) = (primitive.shape)(&plain, types) {
-            found.push((*at, why));
+        plain.insert(config.name, attr);
+        if let Err(error) = (primitive.shape)(&plain, types) {
+            blamed.push((*at, error));
             plain.insert(config.name, default);
         }
     }
-    found
+    blamed
 }

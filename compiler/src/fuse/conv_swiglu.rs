@@ -4,7 +4,7 @@
 
 use super::{Edits, Uses};
 use crate::kernel::{Activation, CausalConv, CausalConvGrad, ConvSwiGlu, ConvSwiGluGrad, Kernel};
-use crate::plan::Plan;
+use crate::plan::{Plan, Step, ValId};
 
 pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
     let step = plan.steps.get(at)?;
@@ -26,10 +26,10 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     }
     let (mut unit, mut slope) = (None, None);
     for reader in uses.readers(*g)? {
-        let by = plan.steps.get(*reader)?;
-        match (&by.kernel, &by.inputs[..], &by.outputs[..]) {
+        let step = plan.steps.get(*reader)?;
+        match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
             (Kernel::SwiGlu(_), [a, b], _) if (a, b) == (g, u) && unit.is_none() => {
-                unit = Some((*reader, by));
+                unit = Some((*reader, step));
             }
             (Kernel::SwiGluGrad(_), [dy, a, b], [dg, du])
                 if (a, b) == (g, u) && ![g, u].contains(&dy) && slope.is_none() =>
@@ -43,30 +43,17 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     let backward = match slope {
         None => None,
         Some((between, dy, dg, du)) => {
-            let last = uses.reader(dg)?;
-            let by = plan.steps.get(last)?;
-            let Kernel::CausalConvGrad(CausalConvGrad {
-                parts: 2,
-                activation: Activation::Identity,
-                ..
-            }) = by.kernel
-            else {
-                return None;
-            };
-            let [a, b, rest @ ..] = &by.inputs[..] else { return None };
-            if (*a, *b) != (dg, du) || uses.reader(du)? != last || rest.get(..2)? != [*gate, *up] {
-                return None;
-            }
-            let inputs = [&[dy], rest].concat();
-            Some((between, last, inputs, by.outputs.clone()))
+            let (last, convolution) = convolution_grad(plan, uses, [dg, du], [*gate, *up])?;
+            let inputs = [&[dy], &convolution.inputs[2..]].concat();
+            Some((between, last, inputs, convolution.outputs.clone()))
         }
     };
     if unit.is_none() && backward.is_none() {
         return None;
     }
-    if let Some((after, by)) = unit {
+    if let Some((after, unit)) = unit {
         let fused = ConvSwiGlu { kernel, residual, bias, state };
-        edits.put(after, fused, step.inputs.clone(), by.outputs.clone());
+        edits.put(after, fused, step.inputs.clone(), unit.outputs.clone());
     }
     edits.remove.insert(at);
     if let Some((between, last, inputs, outputs)) = backward {
@@ -75,4 +62,24 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
         edits.remove.insert(between);
     }
     Some(())
+}
+
+/// The step that alone reads the gradients of both results, and computes from gate and up.
+fn convolution_grad<'p>(
+    plan: &'p Plan,
+    uses: &Uses,
+    [dg, du]: [ValId; 2],
+    gate_and_up: [ValId; 2],
+) -> Option<(usize, &'p Step)> {
+    let last = uses.reader(dg)?;
+    let step = plan.steps.get(last)?;
+    let Kernel::CausalConvGrad(CausalConvGrad {
+        parts: 2, activation: Activation::Identity, ..
+    }) = step.kernel
+    else {
+        return None;
+    };
+    let [a, b, rest @ ..] = &step.inputs[..] else { return None };
+    let fits = (*a, *b) == (dg, du) && uses.reader(du)? == last && rest.get(..2)? == gate_and_up;
+    fits.then_some((last, step))
 }

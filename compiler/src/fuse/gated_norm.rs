@@ -10,7 +10,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     let step = plan.steps.get(at)?;
     match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
         (Kernel::SwiGlu(_), [gate, n], [y]) => {
-            let (made, norm) = uses.maker(plan, *n)?;
+            let (before, norm) = uses.maker(plan, *n)?;
             let (Kernel::RmsNorm(RmsNorm { eps }), [x, weight], [_, rstd]) =
                 (&norm.kernel, &norm.inputs[..], &norm.outputs[..])
             else {
@@ -31,10 +31,10 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
                 _ => return None,
             };
             let operands = [*x, *gate, *weight];
-            edit(edits, (made, at), operands, (*eps, Gate::After), [*y, *rstd], backward)
+            edit(edits, (before, at), operands, (*eps, Gate::After), [*y, *rstd], backward)
         }
         (Kernel::RmsNorm(RmsNorm { eps }), [u, weight], [y, rstd]) => {
-            let (made, product) = uses.maker(plan, *u)?;
+            let (before, product) = uses.maker(plan, *u)?;
             let (Kernel::SwiGlu(_), [gate, x]) = (&product.kernel, &product.inputs[..]) else {
                 return None;
             };
@@ -53,7 +53,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
                 _ => return None,
             };
             let operands = [*x, *gate, *weight];
-            edit(edits, (made, at), operands, (*eps, Gate::Before), [*y, *rstd], backward)
+            edit(edits, (before, at), operands, (*eps, Gate::Before), [*y, *rstd], backward)
         }
         _ => None,
     }
@@ -64,19 +64,19 @@ type Backward = (usize, usize, ValId, [ValId; 3]);
 
 fn edit(
     edits: &mut Edits,
-    (made, at): (usize, usize),
+    (before, at): (usize, usize),
     [x, gate, weight]: [ValId; 3],
     (eps, order): (dsl::Decimal, Gate),
     [y, rstd]: [ValId; 2],
     backward: Option<Backward>,
 ) -> Option<()> {
     let used = backward.map(|(first, last, ..)| [first, last]);
-    if [made, at].into_iter().chain(used.into_iter().flatten()).any(|step| edits.touches(step)) {
+    if [before, at].into_iter().chain(used.into_iter().flatten()).any(|step| edits.touches(step)) {
         return None;
     }
     let kernel = GatedRmsNorm { eps, gate: order };
     edits.put(at, kernel, vec![x, gate, weight], vec![y, rstd]);
-    edits.remove.insert(made);
+    edits.remove.insert(before);
     if let Some((first, last, dy, gradients)) = backward {
         let kernel = GatedRmsNormGrad { gate: order };
         let inputs = vec![dy, x, gate, weight, rstd];

@@ -34,7 +34,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     else {
         return None;
     };
-    let (made, linear) = uses.maker(plan, *logits)?;
+    let (before, linear) = uses.maker(plan, *logits)?;
     let Kernel::Linear(Linear { bias }) = linear.kernel else { return None };
     let [x, matrix, ..] = linear.inputs[..] else { return None };
     let Some(Extent::Fixed(vocab)) = plan.value(matrix)?.dims.first() else { return None };
@@ -51,7 +51,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             let inputs = linear.inputs.iter().copied().chain([*targets]).collect();
             let argmax = *reader.outputs.first()?;
             edits.put(at, kernel, inputs, vec![*nll, *loss, *counted, argmax]);
-            edits.remove.extend([made, second]);
+            edits.remove.extend([before, second]);
         }
         Kernel::CrossEntropyGrad(CrossEntropyGrad { weight, .. }) => {
             if [*nll, *lse].iter().any(|id| uses.reader(*id) != Some(second)) {
@@ -65,7 +65,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             let inputs = linear.inputs.iter().copied().chain([*targets, *scale]).collect();
             let outputs = [*loss, *counted].into_iter().chain(backward.iter().map(|(_, id)| *id));
             edits.put(at, kernel, inputs, outputs.collect());
-            edits.remove.extend([made, second]);
+            edits.remove.extend([before, second]);
             edits.remove.extend(backward.iter().map(|(step, _)| *step));
         }
         _ => return None,
@@ -88,14 +88,14 @@ fn gradients(
         let at = *readers.iter().find(|at| plan.steps.get(**at).is_some_and(is))?;
         Some((at, *plan.steps.get(at)?.outputs.first()?))
     };
-    let mut found = vec![
+    let mut gradients = vec![
         find(kernel::LinearGradInput.into(), &[seed, weight])?,
         find(kernel::LinearGradWeight.into(), &[seed, x])?,
     ];
     if bias {
-        found.push(find(kernel::SumTokens.into(), &[seed])?);
+        gradients.push(find(kernel::SumTokens.into(), &[seed])?);
     }
-    (readers.len() == found.len()).then_some(found)
+    (readers.len() == gradients.len()).then_some(gradients)
 }
 
 #[cfg(test)]

@@ -24,14 +24,14 @@ fn product_with(
     y: ValId,
     edits: &mut Edits,
 ) -> Option<()> {
-    let (made, maker) = uses.maker(plan, s)?;
+    let (before, maker) = uses.maker(plan, s)?;
     let silu = Function::Silu.definition();
     let gate = match (&maker.kernel, maker.inputs.as_slice()) {
         (Kernel::Pointwise(Pointwise { function }), [gate]) if *function == silu => *gate,
         _ => return None,
     };
     let dims = |id: ValId| plan.value(id).map(|v| &v.dims);
-    if edits.touches(made) || edits.touches(at) || dims(gate) != dims(up) {
+    if edits.touches(before) || edits.touches(at) || dims(gate) != dims(up) {
         return None;
     }
     match *uses.readers(s)? {
@@ -62,7 +62,7 @@ fn product_with(
         _ => return None,
     }
     edits.put(at, kernel::SwiGlu, vec![gate, up], vec![y]);
-    edits.remove.insert(made);
+    edits.remove.insert(before);
     Some(())
 }
 

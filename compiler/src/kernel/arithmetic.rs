@@ -58,7 +58,7 @@ kernel! {
     value: |_, x, _| vec![zip(x[0], x[1], |a, b| a + b)],
 }
 
-fn broadcast(x: Operands<'_>) -> Value {
+fn broadcast(x: OperandTypes<'_>) -> Value {
     let longer = usize::from(x.dims(1).len() > x.dims(0).len());
     value("y", x.dims(longer), x.widest(0..2))
 }

@@ -97,14 +97,14 @@ kernel! {
 fn visible(queries: i128, keys: i128, window: Option<i64>) -> i128 {
     // The first and the last query see so many keys without a window.
     let (first, last) = (keys - queries + 1, keys);
-    let all = queries * (first + last) / 2;
+    let without_window = queries * (first + last) / 2;
     let hidden = window.map_or(0, |window| {
         // Queries that would see more than the window: the last of them `most` more, each before it one less.
         let most = (last - i128::from(window)).max(0);
         let least = (first - i128::from(window)).max(1);
         if most < least { 0 } else { (most - least + 1) * (least + most) / 2 }
     });
-    all - hidden
+    without_window - hidden
 }
 
 /// Query by query and key by key.

@@ -127,8 +127,8 @@ kernel! {
         let new = concat(&x[..k.parts]);
         let (rows, width) = (k.kernel as usize - 1, new.width());
         let zeros = Tensor::zeros(vec![new.dims[0], rows, width]);
-        let all = if k.state { x[k.parts] } else { &zeros }.append(&new);
-        vec![all.times(all.dims[1] - rows, all.dims[1])]
+        let inputs = if k.state { x[k.parts] } else { &zeros }.append(&new);
+        vec![inputs.times(inputs.dims[1] - rows, inputs.dims[1])]
     },
 }
 

@@ -30,8 +30,8 @@ kernel! {
     value: |k, x, _| {
         let past = k.state.then(|| x[3 + usize::from(k.bias)]);
         let conv = Conv::new(k.kernel, k.residual, Activation::Identity);
-        let made = conv.forward(&x[..2], x[2], k.bias.then(|| x[3]), past);
-        vec![swiglu::swiglu(&made[0], &made[1])]
+        let convolved = conv.forward(&x[..2], x[2], k.bias.then(|| x[3]), past);
+        vec![swiglu::swiglu(&convolved[0], &convolved[1])]
     },
 }
 
@@ -62,8 +62,8 @@ kernel! {
     value: |k, x, _| {
         let conv = Conv::new(k.kernel, k.residual, Activation::Identity);
         let bias = k.bias.then(|| x[4]);
-        let made = conv.forward(&x[1..3], x[3], bias, None);
-        let slopes = swiglu::grad(x[0], &made[0], &made[1]);
+        let convolved = conv.forward(&x[1..3], x[3], bias, None);
+        let slopes = swiglu::grad(x[0], &convolved[0], &convolved[1]);
         conv.backward(&[&slopes[0], &slopes[1]], &x[1..3], x[3], bias)
     },
 }

@@ -35,10 +35,10 @@ fn philox(mut x: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 }
 
 #[cfg(test)]
-fn dropout(x: &[&Tensor], rate: f64, place: &str) -> Tensor {
+fn dropout(x: &[&Tensor], rate: f64, call: &str) -> Tensor {
     let [x, key, window] = x else { panic!("{} operands", x.len()) };
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 dropout");
-    hasher.update(&(key.data[0] as i64).to_le_bytes()).update(place.as_bytes());
+    hasher.update(&(key.data[0] as i64).to_le_bytes()).update(call.as_bytes());
     let hash = hasher.finalize();
     let word = |at: usize| u32::from_le_bytes(hash.as_bytes()[4 * at..][..4].try_into().unwrap());
     let row = x.data.len() / x.dims[0];

@@ -42,9 +42,9 @@ kernel! {
         match k.gate {
             Gate::Before => rms_norm::norm(&swiglu::swiglu(gate, x), Some(weight), eps),
             Gate::After => {
-                let mut made = rms_norm::norm(x, Some(weight), eps);
-                made[0] = swiglu::swiglu(gate, &made[0]);
-                made
+                let mut normalised = rms_norm::norm(x, Some(weight), eps);
+                normalised[0] = swiglu::swiglu(gate, &normalised[0]);
+                normalised
             }
         }
     },
@@ -68,17 +68,17 @@ fn grad(x: &[&Tensor], order: Gate) -> Vec<Tensor> {
     let [dy, x, gate, weight, rstd] = x else { panic!("{} operands", x.len()) };
     match order {
         Gate::Before => {
-            let made = rms_norm::grad(dy, &swiglu::swiglu(gate, x), weight, rstd);
-            let [dgate, dx] = swiglu::grad(&made[0], gate, x);
-            vec![dx, dgate, made[1].clone()]
+            let gradients = rms_norm::grad(dy, &swiglu::swiglu(gate, x), weight, rstd);
+            let [dgate, dx] = swiglu::grad(&gradients[0], gate, x);
+            vec![dx, dgate, gradients[1].clone()]
         }
         Gate::After => {
             let c = x.width();
             let n = (0..x.data.len()).map(|i| x.data[i] * rstd.data[i / c] * weight.data[i % c]);
             let n = x.like(n.collect());
             let [dgate, dn] = swiglu::grad(dy, gate, &n);
-            let made = rms_norm::grad(&dn, x, weight, rstd);
-            vec![made[0].clone(), dgate, made[1].clone()]
+            let gradients = rms_norm::grad(&dn, x, weight, rstd);
+            vec![gradients[0].clone(), dgate, gradients[1].clone()]
         }
     }
 }

@@ -85,12 +85,12 @@ fn scratch(shapes: &Shapes, rows: i64, gradient: bool, read: Bf16) -> i128 {
     let (x, weight) = (shapes.input(0), shapes.input(1));
     let (rows, bf16) = (i128::from(rows), weight.dtype == DType::Bf16);
     // In bf16 there are both, the product's result and the same in f32, unless the kernel reads the former.
-    let each = match (bf16, read) {
+    let logit_bytes = match (bf16, read) {
         (false, _) => 4,
         (true, Bf16::Some) => 6,
         (true, Bf16::Most) => 2,
     };
-    let logits = rows.min(x.tokens()) * weight.at(0) * each;
+    let logits = rows.min(x.tokens()) * weight.at(0) * logit_bytes;
     let rearranged = if bf16 || read == Bf16::Most { 0 } else { weight.bytes };
     let several = gradient && rows < x.tokens();
     let joined = if several { x.bytes } else { 0 };

@@ -31,7 +31,7 @@ kernel! {
 #[cfg(test)]
 fn ngram(tokens: &Tensor, past: Option<&Tensor>, order: usize, rows: u64) -> Vec<Tensor> {
     let (batch, time) = (tokens.dims[0], tokens.dims[1]);
-    let (mut ids, mut whole, mut next) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ids, mut complete, mut next) = (Vec::new(), Vec::new(), Vec::new());
     for b in 0..batch {
         let before = match past {
             Some(past) => past.data[b * (order - 1)..][..order - 1].to_vec(),
@@ -47,14 +47,14 @@ fn ngram(tokens: &Tensor, past: Option<&Tensor>, order: usize, rows: u64) -> Vec
             }
             let row = (hash ^ (hash >> 32)) % rows;
             ids.push(if is_whole { row as f64 } else { 0.0 });
-            whole.push(f64::from(u8::from(is_whole)));
+            complete.push(f64::from(u8::from(is_whole)));
         }
         next.extend_from_slice(&seen[seen.len() - (order - 1)..]);
     }
     let tensor = |dims: &[usize], data| Tensor { dims: dims.to_vec(), data };
     vec![
         tensor(&[batch, time], ids),
-        tensor(&[batch, time], whole),
+        tensor(&[batch, time], complete),
         tensor(&[batch, order - 1], next),
     ]
 }

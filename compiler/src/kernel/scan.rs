@@ -145,8 +145,8 @@ pub(crate) mod reference {
     impl Back<'_> {
         /// Adds to the gradient of operand i.
         pub(crate) fn add(&mut self, i: usize, at: At, values: &[f64]) {
-            let place = place(&self.gradients[i], at);
-            for (x, value) in self.gradients[i].data[place].iter_mut().zip(values) {
+            let range = elements(&self.gradients[i], at);
+            for (x, value) in self.gradients[i].data[range].iter_mut().zip(values) {
                 *x += value;
             }
         }
@@ -212,19 +212,19 @@ pub(crate) mod reference {
     /// The vectors of all operands at one head of one token; numbers have length 1.
     pub(crate) fn operands<'a, const N: usize>(x: &[&'a Tensor], at: At) -> [&'a [f64]; N] {
         assert_eq!(x.len(), N);
-        std::array::from_fn(|i| &x[i].data[place(x[i], at)])
+        std::array::from_fn(|i| &x[i].data[elements(x[i], at)])
     }
 
     /// The elements of x at one head of one token. x is [b, t, h], [b, t, h, …], or a parameter [h] or
-    /// [h, …]; with fewer heads than there are, head j reads head ⌊j·own/heads⌋.
-    fn place(x: &Tensor, At { b, t, h, heads, scale: _ }: At) -> std::ops::Range<usize> {
-        let (before, own) = match x.dims[..] {
-            [own] | [own, _] => (0, own),
-            [_, time, own] | [_, time, own, _] => (b * time + t, own),
+    /// [h, …]; with fewer heads than there are, head j reads head ⌊j·held/heads⌋.
+    fn elements(x: &Tensor, At { b, t, h, heads, scale: _ }: At) -> std::ops::Range<usize> {
+        let (before, held) = match x.dims[..] {
+            [held] | [held, _] => (0, held),
+            [_, time, held] | [_, time, held, _] => (b * time + t, held),
             _ => panic!("an operand of a scan is {:?}", x.dims),
         };
         let width = if x.dims.len().is_multiple_of(2) { x.width() } else { 1 };
-        let at = (before * own + h * own / heads) * width;
+        let at = (before * held + h * held / heads) * width;
         at..at + width
     }
 
@@ -252,8 +252,8 @@ pub(crate) mod reference {
                 let at = At { b, t, h, heads, scale };
                 states.push(s.clone());
                 let out = (scan.step)(x, &mut s, at);
-                let place = place(&y, at);
-                y.data[place].copy_from_slice(&out);
+                let range = elements(&y, at);
+                y.data[range].copy_from_slice(&out);
             }
             states.push(s.clone());
             last.data[n * size..][..size].copy_from_slice(&s.data);
@@ -350,14 +350,14 @@ pub(crate) mod reference {
         let mut gradients: Vec<Tensor> = x.iter().map(|x| Tensor::zeros(x.dims.clone())).collect();
         let (batch, time, heads) = (dy.dims[0], dy.dims[1], dy.dims[2]);
         for n in 0..batch * heads {
-            let of = &states[n * (time + 1)..][..time + 1];
-            let mut ds = Matrix::zeros(of[0].rows, of[0].columns);
+            let states = &states[n * (time + 1)..][..time + 1];
+            let mut ds = Matrix::zeros(states[0].rows, states[0].columns);
             for t in (0..time).rev() {
                 let at = At { b: n / heads, t, h: n % heads, heads, scale };
                 let mut back = Back {
-                    dy: &dy.data[place(dy, at)],
-                    before: &of[t],
-                    after: &of[t + 1],
+                    dy: &dy.data[elements(dy, at)],
+                    before: &states[t],
+                    after: &states[t + 1],
                     ds: &mut ds,
                     gradients: &mut gradients,
                 };

@@ -24,10 +24,11 @@ kernel! {
 fn top_k(scores: &Tensor, bias: Option<&Tensor>, count: usize) -> Vec<Tensor> {
     let (mut values, mut ids) = (Vec::new(), Vec::new());
     for row in scores.rows() {
-        let by = |i: usize| row[i] + bias.map_or(0.0, |bias| bias.data[i]);
+        let ranked_by = |i: usize| row[i] + bias.map_or(0.0, |bias| bias.data[i]);
         let mut left: Vec<usize> = (0..row.len()).collect();
         for _ in 0..count {
-            let best = left.iter().copied().reduce(|a, b| if by(b) > by(a) { b } else { a });
+            let best =
+                left.iter().copied().reduce(|a, b| if ranked_by(b) > ranked_by(a) { b } else { a });
             let best = best.unwrap();
             left.retain(|i| *i != best);
             values.push(row[best]);

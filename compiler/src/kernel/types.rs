@@ -6,9 +6,9 @@ use crate::value::{DType, Extent, Value};
 
 /// The operands of a kernel. One that is missing is a scalar in f32.
 #[derive(Clone, Copy)]
-pub(crate) struct Operands<'a>(pub(crate) &'a [&'a Value]);
+pub(crate) struct OperandTypes<'a>(pub(crate) &'a [&'a Value]);
 
-impl<'a> Operands<'a> {
+impl<'a> OperandTypes<'a> {
     pub(super) fn count(self) -> usize {
         self.0.len()
     }

@@ -76,9 +76,16 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 }
 
 /// x has the gradient that it has anyway.
-fn backward(plan: &mut PlanBuilder, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    lowered: &Lowered,
+    _: &[Option<ValId>],
+) -> Gradients {
     let weight = ahead_term(call.attrs.int("ahead")).and_then(|term| plan.weight_of(term));
-    let (Some(weight), [targets, nll, lse]) = (weight, &made.saved[..]) else { return Vec::new() };
+    let (Some(weight), [targets, nll, lse]) = (weight, &lowered.saved[..]) else {
+        return Vec::new();
+    };
     let (kernel, scale) = (plan.cross_entropy_grad(weight), plan.grad_scale());
     let operands = [call.operands[1], *targets, *nll, *lse, scale];
     vec![None, Some(plan.one(kernel, &operands))]

@@ -160,12 +160,12 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (q, k, v) = (call.operands[0], call.operands[1], call.operands[2]);
-    let mut operands = vec![dy, q, k, v, made.outputs[0], made.saved[0]];
+    let mut operands = vec![dy, q, k, v, lowered.outputs[0], lowered.saved[0]];
     operands.extend(&call.operands[3..]);
     let gradients = plan.emit_all(kernel::AttentionGrad { scores: scores(&call.attrs) }, operands);
     gradients.into_iter().map(Some).collect()

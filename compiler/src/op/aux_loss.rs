@@ -75,12 +75,17 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 }
 
 /// x has the gradient that it has anyway. da = weight · b̄ / tokens for each token, and db likewise.
-fn backward(plan: &mut PlanBuilder, call: &Call, made: &Lowered, _: &[Option<ValId>]) -> Gradients {
+fn backward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    lowered: &Lowered,
+    _: &[Option<ValId>],
+) -> Gradients {
     let term = call.attrs.word("term");
     let Some(by) = plan.weight_of(term) else { return Vec::new() };
     let operands = call.operands[1..].to_vec();
     let mut gradients = vec![None];
-    match made.saved[..] {
+    match lowered.saved[..] {
         [a, b] => {
             for (operand, other) in operands.into_iter().zip([b, a]) {
                 let weighted = plan.one(kernel::Scale { by }, &[other]);

@@ -45,6 +45,11 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 }
 
 /// dx = y (dy − Σ dy ⊙ y).
-fn backward(plan: &mut PlanBuilder, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    vec![dy[0].map(|dy| plan.one(kernel::SoftmaxGrad, &[dy, made.outputs[0]]))]
+fn backward(
+    plan: &mut PlanBuilder,
+    _: &Call,
+    lowered: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    vec![dy[0].map(|dy| plan.one(kernel::SoftmaxGrad, &[dy, lowered.outputs[0]]))]
 }

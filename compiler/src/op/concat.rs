@@ -27,16 +27,16 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
-    let mut whole = inputs.first().cloned().unwrap_or_else(|| Type::seq([]));
+    let mut joined = inputs.first().cloned().unwrap_or_else(|| Type::seq([]));
     let mut total = 0i64;
     for x in inputs {
         let width = last("concat", x)?;
         if (x.time, x.dims.len(), x.dims.split_last().map(|(_, outer)| outer))
-            != (whole.time, whole.dims.len(), whole.dims.split_last().map(|(_, outer)| outer))
+            != (joined.time, joined.dims.len(), joined.dims.split_last().map(|(_, outer)| outer))
         {
             return Err(Mismatch::new(
                 format!(
-                    "`concat` needs equal shapes up to the channels, but these are {whole} and {x}"
+                    "`concat` needs equal shapes up to the channels, but these are {joined} and {x}"
                 ),
                 "use `heads` or `merge` on one of them",
             ));
@@ -45,10 +45,10 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
             Mismatch::new("the concatenated width overflows", "make the operands narrower")
         })?;
     }
-    if let Some(width) = whole.dims.last_mut() {
+    if let Some(width) = joined.dims.last_mut() {
         *width = total;
     }
-    Ok(Shaped::plain(whole))
+    Ok(Shaped::plain(joined))
 }
 
 fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {

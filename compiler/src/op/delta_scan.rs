@@ -105,8 +105,8 @@ fn with_gates<'g>(plan: &mut PlanBuilder, call: &Call<'g>) -> Call<'g> {
 }
 
 fn backward(plan: &mut PlanBuilder, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let all = with_gates(plan, call);
-    let mut gradients = scan_backward(plan, &all, dy, &SCAN);
+    let gated = with_gates(plan, call);
+    let mut gradients = scan_backward(plan, &gated, dy, &SCAN);
     gradients.truncate(call.operands.len());
     gradients
 }

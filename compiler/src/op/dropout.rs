@@ -67,8 +67,8 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
 /// The kernel, if this plan drops anything here.
 fn dropout(plan: &PlanBuilder, call: &Call) -> Option<kernel::Dropout> {
     let rate = call.attrs.decimal("rate");
-    let place: &Rc<str> = call.place.as_ref().filter(|_| plan.drops && !rate.is_zero())?;
-    Some(kernel::Dropout { rate, place: place.clone() })
+    let draws: &Rc<str> = call.draws.as_ref().filter(|_| plan.drops && !rate.is_zero())?;
+    Some(kernel::Dropout { rate, place: draws.clone() })
 }
 
 fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {

@@ -101,11 +101,11 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let (x, e, weight) = (made.saved[0], call.operands[1], call.operands[2]);
+    let (x, e, weight) = (lowered.saved[0], call.operands[1], call.operands[2]);
     let experts = plan.widths(weight).first().copied().unwrap_or(0);
     let mut dx = plan.one(kernel::ExpertLinearGradInput, &[dy, e, weight]);
     if let [width] = plan.widths(x)[..] {

@@ -26,8 +26,13 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 }
 
 /// The identity; `differentiate` casts it to the operand's dtype.
-fn backward(_: &mut PlanBuilder, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    if made.outputs[0] == call.operands[0] {
+fn backward(
+    _: &mut PlanBuilder,
+    call: &Call,
+    lowered: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    if lowered.outputs[0] == call.operands[0] {
         // The output is the operand's own value, so its gradient needs no step.
         return vec![None];
     }

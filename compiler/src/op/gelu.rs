@@ -22,8 +22,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     shape,
     cost: pointwise_cost,
     forward: |plan, call| pointwise_forward(plan, call, function(&call.attrs)),
-    backward: |plan, call, made, dy| {
-        pointwise_backward(plan, call, made, dy, function(&call.attrs))
+    backward: |plan, call, lowered, dy| {
+        pointwise_backward(plan, call, lowered, dy, function(&call.attrs))
     },
     drawn: Drawn::PLAIN,
     examples: &["gelu(linear a (x, 6)) + gelu(linear b (x, 6), approximate = true)"],

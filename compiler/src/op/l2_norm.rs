@@ -55,8 +55,8 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
-    vec![dy[0].map(|dy| plan.one(kernel::L2NormGrad, &[dy, call.operands[0], made.saved[0]]))]
+    vec![dy[0].map(|dy| plan.one(kernel::L2NormGrad, &[dy, call.operands[0], lowered.saved[0]]))]
 }

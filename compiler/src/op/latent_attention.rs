@@ -138,13 +138,13 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let sizes = Sizes::new(plan, call);
-    let (q, weight, y) = (call.operands[0], call.operands[3], made.outputs[0]);
-    let [lse, keys, values, flat] = [0, 1, 2, 3].map(|at| made.saved[at]);
+    let (q, weight, y) = (call.operands[0], call.operands[3], lowered.outputs[0]);
+    let [lse, keys, values, flat] = [0, 1, 2, 3].map(|at| lowered.saved[at]);
     let operands = [dy, q, keys, values, y, lse];
     let [dq, dkeys, dvalues] = plan.emit(kernel::AttentionGrad { scores: scores(call) }, &operands);
     let widths = vec![sizes.nope, sizes.rotated];

@@ -74,11 +74,11 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let (x, weight) = (made.saved[0], call.operands[1]);
+    let (x, weight) = (lowered.saved[0], call.operands[1]);
     let dx = plan.one(kernel::LinearGradInput, &[dy, weight]);
     let dweight = plan.one(kernel::LinearGradWeight, &[dy, x]);
     let mut gradients = vec![Some(dx), Some(dweight)];

@@ -39,7 +39,7 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let (heads, width) = per_head("mix_heads", "x", x)?;
     let (dims, one) = match w.dims.as_slice() {
         [n] if *n == heads => (vec![width], true),
-        [n, made] if *n == heads => (vec![*made, width], false),
+        [n, mixed] if *n == heads => (vec![*mixed, width], false),
         _ => {
             return Err(Mismatch::new(
                 format!("{w} are not weights for the {heads} heads of {x}"),

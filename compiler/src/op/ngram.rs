@@ -87,28 +87,28 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
     let (rows, width) = (widths.first().copied(), widths.last().copied());
     let kernel = kernel::Ngram { order, rows: rows.unwrap_or(1), state: !call.past.is_empty() };
     let inputs: Vec<ValId> = [tokens].iter().chain(&call.past).copied().collect();
-    let [ids, whole, state] = plan.emit(kernel, &inputs);
+    let [ids, complete, state] = plan.emit(kernel, &inputs);
     let compute = plan.precision.compute();
-    let whole = plan.cast(whole, compute);
+    let complete = plan.cast(complete, compute);
     let spread = kernel::Spread { width: width.unwrap_or(1), kept: false };
-    let whole = plan.one(spread, &[whole]);
-    let found = plan.one(kernel::Embed, &[ids, table]);
-    let y = plan.one(kernel::Mul, &[found, whole]);
+    let complete = plan.one(spread, &[complete]);
+    let embedded = plan.one(kernel::Embed, &[ids, table]);
+    let y = plan.one(kernel::Mul, &[embedded, complete]);
     let state = if call.keeps_state { vec![state] } else { Vec::new() };
-    Lowered { outputs: vec![y], saved: vec![ids, whole], state }
+    Lowered { outputs: vec![y], saved: vec![ids, complete], state }
 }
 
 /// Tokens have no gradient; row i of the table's is the sum of dy where the whole n-gram has row i.
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let vocab = plan.widths(call.operands[1]).first().copied().unwrap_or(0);
     let gradient = dy[0].map(|dy| {
-        let dy = plan.one(kernel::Mul, &[dy, made.saved[1]]);
-        plan.one(kernel::EmbedGrad { vocab }, &[dy, made.saved[0]])
+        let dy = plan.one(kernel::Mul, &[dy, lowered.saved[1]]);
+        plan.one(kernel::EmbedGrad { vocab }, &[dy, lowered.saved[0]])
     });
     vec![None, gradient]
 }

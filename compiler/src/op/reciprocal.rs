@@ -17,7 +17,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     shape: pointwise_shape,
     cost: pointwise_cost,
     forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
-    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
+    backward: |plan, call, lowered, dy| pointwise_backward(plan, call, lowered, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["2 / (1 + exp(linear b (x, 6)))", "linear a (x, 6) / (1 + exp(x))"],
 };

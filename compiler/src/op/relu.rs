@@ -17,7 +17,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     shape: pointwise_shape,
     cost: pointwise_cost,
     forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
-    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
+    backward: |plan, call, lowered, dy| pointwise_backward(plan, call, lowered, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     // The second is ReLU² (So et al. 2021), the usual reason for it.
     examples: &["relu(x)", "y = relu(linear w (x, 6)) linear o (y * y, 6)"],

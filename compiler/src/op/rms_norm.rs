@@ -60,11 +60,11 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
-    let (x, weight, rstd) = (call.operands[0], call.operands[1], made.saved[0]);
+    let (x, weight, rstd) = (call.operands[0], call.operands[1], lowered.saved[0]);
     let [dx, dweight] = plan.emit(kernel::RmsNormGrad, &[dy, x, weight, rstd]);
     vec![Some(dx), Some(dweight)]
 }

@@ -125,17 +125,22 @@ mod tests {
     #[test]
     fn the_bonus_has_the_shape_of_a_heads_keys() {
         let (keys, values) = (Type::seq([2, 3]), Type::seq([2, 5]));
-        let of = |g: &Type, u: Type| {
+        let shaped_with = |g: &Type, u: Type| {
             let inputs = [keys.clone(), keys.clone(), values.clone(), g.clone(), u];
             shape(&Attrs::new(), &inputs)
         };
-        let shaped = of(&keys, Type::constant([2, 3])).unwrap();
+        let shaped = shaped_with(&keys, Type::constant([2, 3])).unwrap();
         assert_eq!(shaped.outputs, std::slice::from_ref(&values));
         assert_eq!(shaped.state, Some(State::Matrix { heads: 2, rows: 3, columns: 5 }));
         for u in [Type::constant([6]), Type::constant([3, 2]), Type::seq([2, 3])] {
-            let wrong = of(&keys, u).unwrap_err();
+            let wrong = shaped_with(&keys, u).unwrap_err();
             assert!(wrong.message.starts_with("r has 2 heads of 3 channels"), "{}", wrong.message);
         }
-        assert!(of(&values, Type::constant([2, 3])).unwrap_err().message.contains("must be equal"));
+        assert!(
+            shaped_with(&values, Type::constant([2, 3]))
+                .unwrap_err()
+                .message
+                .contains("must be equal")
+        );
     }
 }

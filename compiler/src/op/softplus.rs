@@ -19,7 +19,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     shape: pointwise_shape,
     cost: pointwise_cost,
     forward: |plan, call| pointwise_forward(plan, call, &FUNCTION),
-    backward: |plan, call, made, dy| pointwise_backward(plan, call, made, dy, &FUNCTION),
+    backward: |plan, call, lowered, dy| pointwise_backward(plan, call, lowered, dy, &FUNCTION),
     drawn: Drawn::PLAIN,
     examples: &["softplus(x)"],
 };

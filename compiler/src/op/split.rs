@@ -69,8 +69,13 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 }
 
 /// Concatenates the pieces' gradients; an unused piece contributes zeros.
-fn backward(plan: &mut PlanBuilder, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let pieces: Vec<ValId> = made
+fn backward(
+    plan: &mut PlanBuilder,
+    _: &Call,
+    lowered: &Lowered,
+    dy: &[Option<ValId>],
+) -> Gradients {
+    let pieces: Vec<ValId> = lowered
         .outputs
         .iter()
         .zip(dy)

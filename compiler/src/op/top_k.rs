@@ -78,10 +78,10 @@ fn forward(plan: &mut PlanBuilder, call: &Call) -> Lowered {
 fn backward(
     plan: &mut PlanBuilder,
     call: &Call,
-    made: &Lowered,
+    lowered: &Lowered,
     dy: &[Option<ValId>],
 ) -> Gradients {
     let width = plan.widths(call.operands[0]).last().copied().unwrap_or(0);
-    let ids = made.outputs[1];
+    let ids = lowered.outputs[1];
     vec![dy[0].map(|dy| plan.one(kernel::Scatter { width }, &[dy, ids])), None]
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, ValId};
-use crate::kernel::Operands;
+use crate::kernel::OperandTypes;
 
 impl Plan {
     /// Checks the plan: values are written once and before they are read, results have the shapes of
@@ -15,36 +15,44 @@ impl Plan {
             set(&mut state, *id, Life::Unborn, Life::Given).map_err(|e| format!("input {e}"))?;
         }
         for (n, step) in self.steps.iter().enumerate() {
-            let here = |e: String| format!("step {n} ({}): {e}", step.kernel.name());
+            let wrong = |e: String| format!("step {n} ({}): {e}", step.kernel.name());
             let mut operands = Vec::with_capacity(step.inputs.len());
             for id in &step.inputs {
                 match (state.get(id.0 as usize), self.value(*id)) {
                     (Some(Life::Given | Life::Made), Some(value)) => operands.push(value),
-                    (life, _) => return Err(here(format!("reads %{}, {life:?}", id.0))),
+                    (life, _) => return Err(wrong(format!("reads %{}, {life:?}", id.0))),
                 }
             }
             let host = step.inputs.len().saturating_sub(step.kernel.facts().host);
             for (number, read) in step.inputs.iter().enumerate().skip(host) {
                 if !self.inputs.iter().any(|(_, id)| id == read) {
-                    return Err(here(format!("operand {number} is read on the CPU, but computed")));
+                    return Err(wrong(format!(
+                        "operand {number} is read on the CPU, but computed"
+                    )));
                 }
             }
-            let made = step.kernel.definition().results(Operands(&operands));
-            if made.len() != step.outputs.len() {
-                return Err(here(format!("{} outputs, not {}", step.outputs.len(), made.len())));
+            let results = step.kernel.definition().results(OperandTypes(&operands));
+            if results.len() != step.outputs.len() {
+                return Err(wrong(format!(
+                    "{} outputs, not {}",
+                    step.outputs.len(),
+                    results.len()
+                )));
             }
-            for (id, made) in step.outputs.iter().zip(&made) {
-                set(&mut state, *id, Life::Unborn, Life::Made).map_err(here)?;
+            for (id, result) in step.outputs.iter().zip(&results) {
+                set(&mut state, *id, Life::Unborn, Life::Made).map_err(wrong)?;
                 match self.value(*id) {
-                    Some(v) if v.dims == made.dims && v.dtype == made.dtype => {}
-                    other => return Err(here(format!("%{} is {other:?}, not {made:?}", id.0))),
+                    Some(v) if v.dims == result.dims && v.dtype == result.dtype => {}
+                    other => {
+                        return Err(wrong(format!("%{} is {other:?}, not {result:?}", id.0)));
+                    }
                 }
             }
             for id in &step.drop_after {
                 if kept.contains(id) {
-                    return Err(here(format!("drops the output %{}", id.0)));
+                    return Err(wrong(format!("drops the output %{}", id.0)));
                 }
-                set(&mut state, *id, Life::Made, Life::Dropped).map_err(here)?;
+                set(&mut state, *id, Life::Made, Life::Dropped).map_err(wrong)?;
             }
         }
         for id in &kept {

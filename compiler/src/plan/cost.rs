@@ -33,13 +33,13 @@ impl Plan {
     /// The work of a step of this plan in a call of these sizes.
     pub fn work(&self, step: &Step, sizes: Sizes) -> Work {
         let shapes = self.shapes(step, sizes);
-        let all = |shapes: &[Shape]| shapes.iter().map(|shape| shape.bytes).sum::<i128>();
+        let bytes_of = |shapes: &[Shape]| shapes.iter().map(|shape| shape.bytes).sum::<i128>();
         let bytes = if step.kernel.is_view() {
             0
         } else if matches!(step.kernel, Kernel::Embed(_)) {
-            shapes.inputs.first().map_or(0, |ids| ids.bytes) + 2 * all(&shapes.outputs)
+            shapes.inputs.first().map_or(0, |ids| ids.bytes) + 2 * bytes_of(&shapes.outputs)
         } else {
-            all(&shapes.inputs) + all(&shapes.outputs)
+            bytes_of(&shapes.inputs) + bytes_of(&shapes.outputs)
         };
         Work { flops: step.kernel.definition().flops(&shapes), bytes }
     }
@@ -122,21 +122,21 @@ mod tests {
             rows,
             weight: crate::number::Root::ONE,
         };
-        let made = work(head(4), &[x, w, &[2, 3], &[]], &[&[], &[], x, w]);
+        let cost = work(head(4), &[x, w, &[2, 3], &[]], &[&[], &[], x, w]);
         // The two ids and the three scalars have four bytes each here.
-        assert_eq!(made, Work { flops: 3 * product, bytes: 4 * (30 + 35 + 6 + 3 + 30 + 35) });
+        assert_eq!(cost, Work { flops: 3 * product, bytes: 4 * (30 + 35 + 6 + 3 + 30 + 35) });
     }
 
     #[test]
     fn attention_counts_the_keys_that_a_query_sees() {
         let (q, v): (&[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6]);
         let lse: &[i64] = &[2, 3, 5];
-        let made = work(kernel::Attention { scores: Scores::PLAIN }, &[q, q, v], &[v, lse]);
-        assert_eq!(made.flops, 15 * 2 * 3 * (2 * 4 + 2 * 6));
+        let cost = work(kernel::Attention { scores: Scores::PLAIN }, &[q, q, v], &[v, lse]);
+        assert_eq!(cost.flops, 15 * 2 * 3 * (2 * 4 + 2 * 6));
         let kernel = kernel::AttentionGrad { scores: Scores::PLAIN };
-        let made = work(kernel, &[v, q, q, v, v, lse], &[q, q, v]);
-        assert_eq!(made.flops, 15 * 2 * 3 * (3 * 2 * 4 + 2 * 2 * 6));
-        assert_eq!(made.bytes, 4 * (4 * 2 * 5 * 3 * 4 + 4 * 2 * 5 * 3 * 6 + 30));
+        let cost = work(kernel, &[v, q, q, v, v, lse], &[q, q, v]);
+        assert_eq!(cost.flops, 15 * 2 * 3 * (3 * 2 * 4 + 2 * 2 * 6));
+        assert_eq!(cost.bytes, 4 * (4 * 2 * 5 * 3 * 4 + 4 * 2 * 5 * 3 * 6 + 30));
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             state: false,
         };
         // Two parts of 30 elements: four multiply-adds and the residual each.
-        let made = work(conv, &[x, x, &[10, 4]], &[x, x]);
-        assert_eq!(made, Work { flops: 60 * 9, bytes: 4 * (120 + 40) });
+        let cost = work(conv, &[x, x, &[10, 4]], &[x, x]);
+        assert_eq!(cost, Work { flops: 60 * 9, bytes: 4 * (120 + 40) });
         let grad = kernel::CausalConvGrad {
             kernel: 4,
             residual: true,
@@ -161,16 +161,16 @@ mod tests {
             bias: true,
         };
         // dx and dweight 16, dbias and residual 2; the convolution again 9, silu's slope 8.
-        let made = work(grad, &[x, x, &[5, 4], &[5]], &[x, &[5, 4], &[5]]);
-        assert_eq!(made.flops, 30 * (16 + 2 + 9 + 8));
+        let cost = work(grad, &[x, x, &[5, 4], &[5]], &[x, &[5, 4], &[5]]);
+        assert_eq!(cost.flops, 30 * (16 + 2 + 9 + 8));
         // Two convolutions and the gated unit; backward, each convolution three times.
         let (residual, bias) = (true, false);
         let gated = kernel::ConvSwiGlu { kernel: 4, residual, bias, state: false };
-        let made = work(gated, &[x, x, &[10, 4]], &[x]);
-        assert_eq!(made, Work { flops: 30 * (2 * 9 + 6), bytes: 4 * (90 + 40) });
+        let cost = work(gated, &[x, x, &[10, 4]], &[x]);
+        assert_eq!(cost, Work { flops: 30 * (2 * 9 + 6), bytes: 4 * (90 + 40) });
         let grad = kernel::ConvSwiGluGrad { kernel: 4, residual, bias };
-        let made = work(grad, &[x, x, x, &[10, 4]], &[x, x, &[10, 4]]);
-        assert_eq!(made, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
+        let cost = work(grad, &[x, x, x, &[10, 4]], &[x, x, &[10, 4]]);
+        assert_eq!(cost, Work { flops: 30 * (2 * 26 + 11), bytes: 4 * (150 + 80) });
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
         let scan =
@@ -184,16 +184,16 @@ mod tests {
     #[test]
     fn memory_traffic_leaves_out_views_and_unread_rows() {
         let dims = vec![5];
-        let made = work(kernel::Reshape { dims }, &[&[2, 3, 5]], &[&[2, 3, 5]]);
-        assert_eq!(made, Work::default());
+        let cost = work(kernel::Reshape { dims }, &[&[2, 3, 5]], &[&[2, 3, 5]]);
+        assert_eq!(cost, Work::default());
         // Six ids, six rows read and written; not the table of a thousand rows.
-        let made = work(kernel::Embed, &[&[2, 3], &[1000, 5]], &[&[2, 3, 5]]);
-        assert_eq!(made, Work { flops: 0, bytes: 4 * (6 + 2 * 30) });
+        let cost = work(kernel::Embed, &[&[2, 3], &[1000, 5]], &[&[2, 3, 5]]);
+        assert_eq!(cost, Work { flops: 0, bytes: 4 * (6 + 2 * 30) });
         let p: &[i64] = &[7, 5];
         let zero = Decimal::ZERO;
         let adam = kernel::AdamW { beta1: zero, beta2: zero, eps: zero, decay: zero, rate: zero };
-        let made = work(adam, &[p, p, p, p, &[], &[], &[]], &[p, p, p]);
-        assert_eq!(made, Work { flops: 16 * 35, bytes: 4 * (7 * 35 + 3) });
+        let cost = work(adam, &[p, p, p, p, &[], &[], &[]], &[p, p, p]);
+        assert_eq!(cost, Work { flops: 16 * 35, bytes: 4 * (7 * 35 + 3) });
     }
 
     #[test]
@@ -206,10 +206,10 @@ mod tests {
             rate: Decimal::ONE,
         };
         let p: &[i64] = &[2, 7, 5];
-        let made = work(kernel, &[p, p, p, &[], &[]], &[p, p]);
+        let cost = work(kernel, &[p, p, p, &[], &[]], &[p, p]);
         // For each of two matrices, five times 5 x 7 by 7 x 5, 5 x 5 by 5 x 5 and 5 x 5 by 5 x 7.
         let products = 2 * 5 * 2 * (5 * 5 * 7 + 5 * 5 * 5 + 5 * 5 * 7);
-        assert_eq!(made, Work { flops: products + 24 * 70, bytes: 4 * (5 * 70 + 2) });
+        assert_eq!(cost, Work { flops: products + 24 * 70, bytes: 4 * (5 * 70 + 2) });
     }
 
     /// A Llama: six operations for each weight of a product and token, and attention.

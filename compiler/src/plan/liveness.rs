@@ -69,9 +69,9 @@ fn compact(plan: &mut Plan, inputs: &[ValId]) {
             *read = true;
         }
     }
-    let made = plan.steps.iter().flat_map(|s| &s.outputs);
+    let computed = plan.steps.iter().flat_map(|s| &s.outputs);
     let given = inputs.iter().filter(|id| read.get(id.0 as usize) == Some(&true));
-    for id in given.chain(made) {
+    for id in given.chain(computed) {
         let at = id.0 as usize;
         if let (Some(value), Some(slot)) = (plan.values.get(at), number.get_mut(at)) {
             *slot = Some(ValId(values.len() as u32));
@@ -117,9 +117,9 @@ impl Plan {
 
     /// Bytes held by steps, including outputs, while each step runs.
     pub fn live(&self, sizes: Sizes) -> Vec<i128> {
-        let mut all = Vec::with_capacity(self.steps.len());
-        self.walk(sizes, |_, live| all.push(live));
-        all
+        let mut by_step = Vec::with_capacity(self.steps.len());
+        self.walk(sizes, |_, live| by_step.push(live));
+        by_step
     }
 
     /// Calls `each` with the bytes in use while a step runs, and returns those in use at the end.

@@ -177,7 +177,7 @@ impl ParamUpdate {
         ParamUpdate { rule: UpdateRule::AdamW, lr: Decimal::ONE, decay: Decimal::ONE };
 
     /// The update of a parameter. An empty list means that all have the plain one.
-    pub fn of(updates: &[ParamUpdate], param: usize) -> ParamUpdate {
+    pub fn for_param(updates: &[ParamUpdate], param: usize) -> ParamUpdate {
         updates.get(param).copied().unwrap_or(ParamUpdate::PLAIN)
     }
 

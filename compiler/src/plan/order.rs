@@ -10,7 +10,7 @@ use super::{Bf16, Plan, Sizes, ValId};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streams {
     /// The stream of each step. Steps of one stream run in the order of the plan.
-    pub of: Vec<u32>,
+    pub by_step: Vec<u32>,
     /// The events that each step waits for: the ends of earlier steps.
     pub waits: Vec<Vec<usize>>,
 }
@@ -33,16 +33,16 @@ impl fmt::Display for Race {
 impl Plan {
     /// For each value, the value that first had its memory.
     pub fn memory_of(&self) -> Vec<ValId> {
-        let mut of: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
+        let mut memory: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
         for step in &self.steps {
             for (n, output) in step.outputs.iter().enumerate() {
-                let from = step.shares(n).and_then(|id| of.get(id.0 as usize)).copied();
-                if let (Some(from), Some(slot)) = (from, of.get_mut(output.0 as usize)) {
+                let from = step.shares(n).and_then(|id| memory.get(id.0 as usize)).copied();
+                if let (Some(from), Some(slot)) = (from, memory.get_mut(output.0 as usize)) {
                     *slot = from;
                 }
             }
         }
-        of
+        memory
     }
 
     /// The earlier steps that each step must come after.
@@ -53,7 +53,7 @@ impl Plan {
         // By memory: the steps that read it, and the last one that wrote to it.
         let mut readers: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.values.len()];
         let mut writer: Vec<Option<usize>> = vec![None; self.values.len()];
-        let mut all = Vec::with_capacity(self.steps.len());
+        let mut dependencies = Vec::with_capacity(self.steps.len());
         for (n, step) in self.steps.iter().enumerate() {
             let mut after = BTreeSet::new();
             for id in &step.inputs {
@@ -83,37 +83,37 @@ impl Plan {
                     *maker = Some(n);
                 }
             }
-            all.push(after);
+            dependencies.push(after);
         }
-        all
+        dependencies
     }
 
     /// Checks that what happens on these streams happens in an order that the plan allows.
     pub fn check_streams(&self, streams: &Streams) -> Result<(), Race> {
         // For each step, what has ended before it begins: by stream, the last step that has.
-        let count = streams.of.iter().copied().max().map_or(0, |most| most as usize + 1);
+        let count = streams.by_step.iter().copied().max().map_or(0, |most| most as usize + 1);
         let mut known: Vec<Vec<Option<usize>>> = Vec::with_capacity(self.steps.len());
         let mut last: Vec<Option<usize>> = vec![None; count];
         let dependencies = self.dependencies();
+        let stream_of =
+            |step: usize| streams.by_step.get(step).map_or(0, |stream| *stream as usize);
         for (n, needs) in dependencies.iter().enumerate() {
-            let stream = streams.of.get(n).map_or(0, |stream| *stream as usize);
+            let stream = stream_of(n);
             let before = last.get(stream).copied().flatten();
             let waited = streams.waits.get(n).into_iter().flatten().copied();
             let mut ended = vec![None; count];
             // An event says that its step has ended, and so all that its step came after.
             for step in before.into_iter().chain(waited) {
-                let of = streams.of.get(step).map_or(0, |stream| *stream as usize);
                 let inherited = known.get(step).cloned().unwrap_or_default();
-                for (own, other) in ended.iter_mut().zip(inherited) {
-                    *own = (*own).max(other);
+                for (last, earlier) in ended.iter_mut().zip(inherited) {
+                    *last = (*last).max(earlier);
                 }
-                if let Some(own) = ended.get_mut(of) {
-                    *own = (*own).max(Some(step));
+                if let Some(last) = ended.get_mut(stream_of(step)) {
+                    *last = (*last).max(Some(step));
                 }
             }
             for first in needs {
-                let of = streams.of.get(*first).map_or(0, |stream| *stream as usize);
-                if ended.get(of).copied().flatten() < Some(*first) {
+                if ended.get(stream_of(*first)).copied().flatten() < Some(*first) {
                     return Err(Race { first: *first, then: n });
                 }
             }
@@ -135,30 +135,30 @@ impl Plan {
                 *held = u32::MAX / 2;
             }
         }
-        let mut all = Vec::new();
+        let mut allocations = Vec::new();
         for step in &self.steps {
             for id in step.outputs.iter().map(root) {
                 if let Some(held) = holders.get_mut(id.0 as usize) {
                     if *held == 0 {
-                        all.push(Allocation::Take(id, self.bytes(id, sizes)));
+                        allocations.push(Allocation::Take(id, self.bytes(id, sizes)));
                     }
                     *held += 1;
                 }
             }
             let scratch = self.scratch_with(step, sizes, bf16);
             if scratch > 0 {
-                all.push(Allocation::Scratch(scratch));
+                allocations.push(Allocation::Scratch(scratch));
             }
             for id in step.drop_after.iter().map(root) {
                 if let Some(held) = holders.get_mut(id.0 as usize) {
                     *held = held.saturating_sub(1);
                     if *held == 0 {
-                        all.push(Allocation::GiveBack(id));
+                        allocations.push(Allocation::GiveBack(id));
                     }
                 }
             }
         }
-        all
+        allocations
     }
 }
 
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn a_step_comes_after_its_operands_and_after_readers_of_what_it_overwrites() {
         let plan = plan();
-        let of = |n: usize| plan.dependencies()[n].iter().copied().collect::<Vec<_>>();
-        assert_eq!((of(0), of(1), of(2)), (vec![], vec![0], vec![0, 1]));
+        let after = |n: usize| plan.dependencies()[n].iter().copied().collect::<Vec<_>>();
+        assert_eq!((after(0), after(1), after(2)), (vec![], vec![0], vec![0, 1]));
     }
 
     #[test]
@@ -229,27 +229,27 @@ mod tests {
         if let Some(step) = plan.steps.get_mut(1) {
             (step.kernel, step.inputs) = (rope.into(), vec![ValId(1), ValId(1)]);
         }
-        let said = plan.check().unwrap_err();
-        assert!(said.ends_with("operand 1 is read on the CPU, but computed"), "{said}");
+        let error = plan.check().unwrap_err();
+        assert!(error.ends_with("operand 1 is read on the CPU, but computed"), "{error}");
     }
 
     #[test]
     fn a_stream_without_a_wait_races() {
         let plan = plan();
         let two = |waits: [&[usize]; 3]| Streams {
-            of: vec![0, 1, 0],
+            by_step: vec![0, 1, 0],
             waits: waits.iter().map(|waits| waits.to_vec()).collect(),
         };
-        let one = Streams { of: vec![0; 3], waits: vec![Vec::new(); 3] };
+        let one = Streams { by_step: vec![0; 3], waits: vec![Vec::new(); 3] };
         assert_eq!(plan.check_streams(&one), Ok(()));
         assert_eq!(plan.check_streams(&two([&[], &[0], &[1]])), Ok(()));
         assert_eq!(plan.check_streams(&two([&[], &[], &[1]])), Err(Race { first: 0, then: 1 }));
         let race = plan.check_streams(&two([&[], &[0], &[]])).unwrap_err();
         assert_eq!(race, Race { first: 1, then: 2 });
-        let said = "step 2 may run before step 1 has ended, which it needs";
-        assert_eq!(race.to_string(), said);
+        let message = "step 2 may run before step 1 has ended, which it needs";
+        assert_eq!(race.to_string(), message);
         // An event also tells of what its step has waited for.
-        let three = Streams { of: vec![0, 1, 2], waits: vec![vec![], vec![0], vec![1]] };
+        let three = Streams { by_step: vec![0, 1, 2], waits: vec![vec![], vec![0], vec![1]] };
         assert_eq!(plan.check_streams(&three), Ok(()));
     }
 

@@ -29,11 +29,11 @@ impl Plan {
             };
             let _ = writeln!(text, "{path}");
         }
-        let mut place = None;
+        let mut last = None;
         for step in &self.steps {
-            let here = (step.phase, step.source.as_ref().map(|s| s.layer));
-            if place != Some(here) {
-                place = Some(here);
+            let section = (step.phase, step.source.as_ref().map(|s| s.layer));
+            if last != Some(section) {
+                last = Some(section);
                 let _ = writeln!(text, "{}", heading(step));
             }
             let _ = writeln!(text, "{}", self.line(step));

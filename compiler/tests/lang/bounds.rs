@@ -29,8 +29,24 @@ fn long(i: usize) -> String {
 }
 
 /// Name, text, and the codes of the expected diagnostics; with none, the text compiles.
-fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
-    let arch = |definitions: String, layers: &str| with_layers(&definitions, layers);
+type HostileText = (&'static str, String, &'static [&'static str]);
+
+fn hostile() -> impl Iterator<Item = HostileText> {
+    let groups = [
+        many_layers,
+        chains_of_definitions,
+        large_bodies,
+        long_expressions_and_names,
+        wrong_settings,
+    ];
+    groups.into_iter().flat_map(|group| group())
+}
+
+fn arch(definitions: String, layers: &str) -> String {
+    with_layers(&definitions, layers)
+}
+
+fn many_layers() -> Vec<HostileText> {
     vec![
         ("ten thousand equal layers", arch(String::new(), &format!("10_000 of {LAYER}")), &[]),
         (
@@ -103,6 +119,11 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             ),
             &["too-many-edits", "edited-twice"],
         ),
+    ]
+}
+
+fn chains_of_definitions() -> Vec<HostileText> {
+    vec![
         (
             "calls that double",
             arch(
@@ -204,6 +225,11 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             arch(repeat(20_000, |i| format!("block u{i}(x) {{ y{i}(x) }}\n")), "2 of u0"),
             &["unknown-name"],
         ),
+    ]
+}
+
+fn large_bodies() -> Vec<HostileText> {
+    vec![
         (
             "parameters in one body",
             arch(
@@ -283,6 +309,11 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             ),
             &["too-many-edits"],
         ),
+    ]
+}
+
+fn long_expressions_and_names() -> Vec<HostileText> {
+    vec![
         (
             "the largest expression, at every depth",
             arch(
@@ -364,6 +395,11 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             ),
             &["too-many"],
         ),
+    ]
+}
+
+fn wrong_settings() -> Vec<HostileText> {
+    vec![
         (
             "settings that do not exist",
             arch(
@@ -440,12 +476,12 @@ pub(crate) fn in_a_child(test: &str, text: &str) -> (Vec<String>, u64) {
         .output()
         .unwrap();
     std::fs::remove_file(&file).unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
-    let line = said
+    let stdout = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{stdout}{}", String::from_utf8_lossy(&out.stderr));
+    let line = stdout
         .lines()
         .find_map(|line| line.split_once("SAID "))
-        .unwrap_or_else(|| panic!("{said}"))
+        .unwrap_or_else(|| panic!("{stdout}"))
         .1;
     let mut words = line.split(' ').map(str::to_owned);
     let used = words.next().unwrap().parse().unwrap();
@@ -467,10 +503,10 @@ fn one_text() {
     crate::ALLOCATOR.set_limit(MEMORY).unwrap();
     let before = used();
     let program = program_of(&text);
-    let said = said(&program, TEXT);
-    assert!(program.render(&said).len() < 1 << 20);
+    let diagnostics = said(&program, TEXT);
+    assert!(program.render(&diagnostics).len() < 1 << 20);
     let mut line = format!("SAID {}", used() - before);
-    for diagnostic in &said {
+    for diagnostic in &diagnostics {
         let _ = write!(line, " {}", diagnostic.code);
     }
     report(&line);

@@ -24,9 +24,9 @@ fn wires(graph: &Graph) -> Vec<(usize, usize)> {
 
 fn refused(text: &str) -> Vec<&'static str> {
     let program = Program::new([(TEXT.to_owned(), text.to_owned())], Std::Embedded);
-    let (compiled, found) = program.compile(TEXT, "a");
+    let (compiled, errors) = program.compile(TEXT, "a");
     assert!(compiled.is_none(), "{text}");
-    program.diagnostics.iter().chain(&found).map(|error| error.code).collect()
+    program.diagnostics.iter().chain(&errors).map(|error| error.code).collect()
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn ours(recipe: &str) -> String {
 }
 
 #[test]
-fn published_counts() {
+fn parameter_counts_equal_the_published_ones() {
     let table = read("tests/golden/param_counts.tsv");
     let mut lines = table.lines();
     let header: Vec<&str> = lines.next().unwrap().split('\t').collect();
@@ -49,7 +49,7 @@ fn published_counts() {
 /// The table's Llamas with Canon layers have the same counts under the paper's claim that only the
 /// Canon layers are new.
 #[test]
-fn canon_layers_alone_count_the_same() {
+fn the_releases_llamas_count_the_same_as_ours() {
     for size in ["1B", "3B", "8B"] {
         let [ours, release] = ["", "_release"]
             .map(|kind| analyse(&arch(&format!("llamacanon_{size}{kind}")).graph, 4096));

@@ -14,15 +14,15 @@ use support::programs::{TEXT, program_of, read, said};
 /// The info string, line and contents of each fenced block.
 fn blocks() -> Vec<(String, usize, String)> {
     let text = read("dsl/LANGUAGE.md");
-    let mut found = Vec::new();
+    let mut blocks = Vec::new();
     let mut lines = text.lines().enumerate();
     while let Some((number, line)) = lines.next() {
         let Some(info) = line.strip_prefix("```").filter(|info| !info.is_empty()) else { continue };
         let inside = lines.by_ref().take_while(|(_, line)| *line != "```");
         let text = inside.map(|(_, line)| format!("{line}\n")).collect();
-        found.push((info.to_owned(), number + 1, text));
+        blocks.push((info.to_owned(), number + 1, text));
     }
-    found
+    blocks
 }
 
 /// Adds an arch for each definition of a block that has all its defaults, so that every definition is elaborated.

@@ -23,7 +23,7 @@ fn assert_same(erased: &Graph, twin: &Compiled, name: &str) {
 }
 
 #[test]
-fn every_committed_pair() {
+fn an_erased_committed_arch_is_its_twin() {
     let mut pairs = 0;
     for file in files("arch", ".canon") {
         let name = file.trim_start_matches("arch/").trim_end_matches(".canon");
@@ -51,7 +51,7 @@ fn every_committed_pair() {
 }
 
 #[test]
-fn some_slots_of_some_layers() {
+fn erasing_some_slots_leaves_the_others() {
     let all = arch("llamacanon_tiny");
     let text = arch("llama_tiny").text;
     let edited = |fills: &str| compiled(&format!("{text}\narch b = llama_tiny with {{ {fills} }}"));
@@ -70,7 +70,7 @@ fn some_slots_of_some_layers() {
 
 /// Slots inside a shared instance are filled at each of its calls, with the parameters of one fill.
 #[test]
-fn slots_of_shared_instances() {
+fn slots_of_shared_instances_are_erased() {
     let text = |fills: &str| {
         with_layers(
             "block pair(x) {\n  x + linear w (slot A(short_conv conv (x)), dim)\n}

@@ -91,8 +91,8 @@ fn random_texts() {
                 if let (Some(compiled), _) = program.compile(TEXT, &arch) {
                     let alone =
                         Program::new([("lock".to_owned(), compiled.text.clone())], Std::None);
-                    let (again, found) = alone.compile("lock", &arch);
-                    let again = again.unwrap_or_else(|| panic!("{}", alone.render(&found)));
+                    let (again, diagnostics) = alone.compile("lock", &arch);
+                    let again = again.unwrap_or_else(|| panic!("{}", alone.render(&diagnostics)));
                     assert_eq!(again.identity, compiled.identity);
                 }
             }

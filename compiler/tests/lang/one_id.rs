@@ -100,7 +100,7 @@ fn assert_orders(compiled: &Compiled, seeds: impl Iterator<Item = u64>) -> usize
 }
 
 #[test]
-fn committed_archs_in_other_orders() {
+fn reordered_committed_archs_have_one_result() {
     let names: Vec<String> = files("arch", ".canon")
         .iter()
         .map(|file| file.trim_start_matches("arch/").trim_end_matches(".canon").to_owned())
@@ -116,7 +116,7 @@ fn committed_archs_in_other_orders() {
 /// The hand-written pairs of the hash cases have one graph; if their paths are also equal, they
 /// have one result.
 #[test]
-fn hand_written_pairs() {
+fn hand_written_pairs_have_one_result() {
     let mut pairs = 0;
     for file in files("tests/cases/hash", ".canon") {
         if !read(&file).starts_with("// agree: graph, manifest\n") {
@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_archs_in_other_orders(random in random(), seed in any::<u64>()) {
+    fn reordered_random_archs_have_one_result(random in random(), seed in any::<u64>()) {
         assert_orders(&random.filled(|_| true), [seed, seed ^ 0xffff].into_iter());
     }
 }

@@ -29,14 +29,14 @@ fn shown(stem: &str) -> String {
     let program = program(&file);
     let all = said(&program, &file);
     assert!(!all.is_empty(), "{stem} is accepted");
-    all.iter().for_each(well_made);
+    all.iter().for_each(check_words);
     let code = stem.trim_start_matches("err_").replace('_', "-");
     let known = codes().contains(&code);
     assert!(!known || all.iter().any(|d| d.code == code), "{stem} does not show {code}");
     program.render(&all)
 }
 
-fn well_made(d: &Diagnostic) {
+fn check_words(d: &Diagnostic) {
     assert!(!d.help.is_empty(), "{}: no help", d.code);
     for text in d.help.iter().chain([&d.message]) {
         assert!(!text.ends_with('.'), "{}: trailing period: {text}", d.code);
@@ -47,16 +47,16 @@ fn well_made(d: &Diagnostic) {
 /// The codes of the factory, by constructor.
 fn constructors() -> Vec<(String, String)> {
     let factory = read("compiler/src/diag.rs") + &read("compiler/src/diag/elaborate.rs");
-    let mut found = Vec::new();
+    let mut codes = Vec::new();
     for part in factory.split("pub(crate) fn ").skip(1) {
         let name = part.split(['(', '<']).next().unwrap().to_owned();
         let call =
             part.split_once("Diagnostic::error(").or(part.split_once("Diagnostic::warning("));
         if let Some((_, rest)) = call {
-            found.push((name, rest.split('"').nth(1).unwrap().to_owned()));
+            codes.push((name, rest.split('"').nth(1).unwrap().to_owned()));
         }
     }
-    found
+    codes
 }
 
 fn codes() -> BTreeSet<String> {
@@ -87,15 +87,15 @@ fn every_constructor_has_a_case() {
 const ELSEWHERE: [&str; 2] = ["no-such-arch", "text-too-large"];
 
 #[test]
-fn a_missing_arch() {
+fn a_missing_arch_is_answered_with_those_of_the_file() {
     let program = program_of(&with_layers("", "2 of nope"));
-    let (compiled, found) = program.compile(TEXT, "b");
+    let (compiled, diagnostics) = program.compile(TEXT, "b");
     assert!(compiled.is_none());
     assert_eq!(
-        program.render(&found).trim_end(),
+        program.render(&diagnostics).trim_end(),
         "error[no-such-arch]: this file does not define an arch `b`\n  --> test.canon:1:1\n  |\n1 |\n  | ^\n  |\n  = help: it defines `a`"
     );
     let empty = program_of("");
-    let (_, found) = empty.compile(TEXT, "b");
-    assert!(empty.render(&found).contains("= help: define one: `arch b { … }`"));
+    let (_, diagnostics) = empty.compile(TEXT, "b");
+    assert!(empty.render(&diagnostics).contains("= help: define one: `arch b { … }`"));
 }

@@ -69,7 +69,7 @@ fn shuffle<T>(list: &mut [T], draws: &mut Draws) {
 }
 
 fn rewrite(def: &mut Def, defined: &BTreeSet<String>, draws: &mut Draws) {
-    let own: BTreeSet<String> = def
+    let taken: BTreeSet<String> = def
         .tensors
         .iter()
         .chain(def.config.iter().map(|param| &param.name))
@@ -77,7 +77,7 @@ fn rewrite(def: &mut Def, defined: &BTreeSet<String>, draws: &mut Draws) {
         .chain(defined.iter().cloned())
         .chain(statement_names(&def.body.statements).binds)
         .collect();
-    let mut fresh = Fresh { taken: own, next: 0 };
+    let mut fresh = Fresh { taken, next: 0 };
     let Body { statements, result, .. } = &mut def.body;
     let mut before = Vec::new();
     for expr in result {

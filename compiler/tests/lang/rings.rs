@@ -119,20 +119,20 @@ fn modules(files: &[(String, String)]) -> BTreeMap<Module, String> {
 
 /// Splits a list at the commas outside of braces.
 fn items(list: &str) -> Vec<&str> {
-    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    let (mut depth, mut start, mut parts) = (0, 0, Vec::new());
     for (at, c) in list.char_indices() {
         match c {
             '{' => depth += 1,
             '}' => depth -= 1,
             ',' if depth == 0 => {
-                found.push(&list[start..at]);
+                parts.push(&list[start..at]);
                 start = at + 1;
             }
             _ => {}
         }
     }
-    found.push(&list[start..]);
-    found
+    parts.push(&list[start..]);
+    parts
 }
 
 /// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
@@ -253,7 +253,7 @@ fn out_of_order(files: &[(String, String)]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (module, used) in uses(&modules) {
         for used in used {
-            if position(module).zip(position(used)).is_some_and(|(here, there)| there > here) {
+            if position(module).zip(position(used)).is_some_and(|(user, module)| module > user) {
                 let (module, used) = (module.join("/"), used.join("/"));
                 sentences.push(format!("{module} uses {used}, which lib.rs lists below it"));
             }

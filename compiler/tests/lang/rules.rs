@@ -291,20 +291,20 @@ fn rule_7_arithmetic_is_exact() {
 
 #[test]
 fn rule_7_a_tensor_takes_any_exact_number() {
-    let of = |value: &str| layers(&format!("block l(x) {{\n  {value}\n}}"), "1 of l");
-    assert_same_graph(&of("x / 4"), &of("x * 0.25"));
-    assert_same_graph(&of("x / 4"), &of("x * rsqrt(dim)"));
-    assert_same_graph(&of("x / 3"), &of("third = 1 / 3\n  x * third"));
-    assert_same_graph(&of("x / 3"), &of("scale(x, 1 / 3)"));
-    assert_same_graph(&of("x / sqrt(48)"), &of("x * rsqrt(48)"));
-    let text = |value: &str| of(value).identity.graph_text;
+    let layer = |value: &str| layers(&format!("block l(x) {{\n  {value}\n}}"), "1 of l");
+    assert_same_graph(&layer("x / 4"), &layer("x * 0.25"));
+    assert_same_graph(&layer("x / 4"), &layer("x * rsqrt(dim)"));
+    assert_same_graph(&layer("x / 3"), &layer("third = 1 / 3\n  x * third"));
+    assert_same_graph(&layer("x / 3"), &layer("scale(x, 1 / 3)"));
+    assert_same_graph(&layer("x / sqrt(48)"), &layer("x * rsqrt(48)"));
+    let text = |value: &str| layer(value).identity.graph_text;
     assert!(text("x / 3").contains("by 1/3"), "{}", text("x / 3"));
     assert!(text("x * rsqrt(48)").contains("by sqrt(1/48)"), "{}", text("x * rsqrt(48)"));
     assert_eq!(codes(&with_layers("block l(x) {\n  x / 0\n}", "1 of l")), ["division-by-zero"]);
-    assert_same_graph(&of("x - 2"), &of("offset(x, -2)"));
-    assert_same_graph(&of("1 / 2 - x"), &of("offset(-x, 0.5)"));
-    assert_same_graph(&of("3 / x"), &of("reciprocal(x) * 3"));
-    assert_same_graph(&of("x / silu(x)"), &of("x * reciprocal(silu(x))"));
+    assert_same_graph(&layer("x - 2"), &layer("offset(x, -2)"));
+    assert_same_graph(&layer("1 / 2 - x"), &layer("offset(-x, 0.5)"));
+    assert_same_graph(&layer("3 / x"), &layer("reciprocal(x) * 3"));
+    assert_same_graph(&layer("x / silu(x)"), &layer("x * reciprocal(silu(x))"));
     assert_eq!(codes(&with_layers("block l(x) {\n  x + none\n}", "1 of l")), ["operands"]);
 }
 
@@ -444,10 +444,10 @@ fn rules_12_and_13_every_primitive_states_what_it_carries() {
         seen.insert(primitive.name, primitive);
     });
     assert!(seen.len() >= 25, "{:?}", seen.keys());
-    let of = |time: Time| seen.values().filter(move |p| p.time == time).map(|p| p.name);
-    assert_eq!(of(Time::Positional).collect::<Vec<_>>(), ["rope"]);
+    let with_time = |time: Time| seen.values().filter(move |p| p.time == time).map(|p| p.name);
+    assert_eq!(with_time(Time::Positional).collect::<Vec<_>>(), ["rope"]);
     assert_eq!(
-        of(Time::Stateful).collect::<Vec<_>>(),
+        with_time(Time::Stateful).collect::<Vec<_>>(),
         ["attention", "canon", "delta_scan", "gla_scan", "short_conv", "ssd_scan"]
     );
     for primitive in op::ALL {

@@ -13,29 +13,29 @@ const SKIPPED: [&str; 6] = ["target", "third_party", "runs", "demo", "__pycache_
 
 /// All files of the repository, sorted, with paths from its root.
 fn all() -> Vec<String> {
-    fn walk(folder: &Path, found: &mut Vec<String>) {
+    fn walk(folder: &Path, files: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             if entry.file_type().unwrap().is_dir() {
                 // Ignored at the root only, except for Python's, which can be anywhere.
-                let here = folder == root() || name == "__pycache__";
-                if !(here && SKIPPED.contains(&name.as_ref())) {
-                    walk(&path, found);
+                let may_skip = folder == root() || name == "__pycache__";
+                if !(may_skip && SKIPPED.contains(&name.as_ref())) {
+                    walk(&path, files);
                 }
             } else if !(folder == root() && SKIPPED.contains(&name.as_ref())) {
                 // In a second working tree `.git` is a file.
                 let path = path.strip_prefix(root()).unwrap();
-                found.push(path.to_string_lossy().replace('\\', "/"));
+                files.push(path.to_string_lossy().replace('\\', "/"));
             }
         }
     }
-    let mut found = Vec::new();
-    walk(root(), &mut found);
-    found.sort();
-    assert!(found.len() > 200, "{} files", found.len());
-    found
+    let mut files = Vec::new();
+    walk(root(), &mut files);
+    files.sort();
+    assert!(files.len() > 200, "{} files", files.len());
+    files
 }
 
 fn code() -> Vec<(String, String)> {
@@ -128,8 +128,8 @@ fn files_of_others_are_opened_in_one_place() {
         let tests = starts.iter().filter_map(|start| text.find(start)).min();
         let tests = tests.unwrap_or(text.len());
         for line in text[..tests].lines().map(code_of) {
-            let found = opens.iter().find(|word| line.contains(**word));
-            assert!(found.is_none(), "{name} opens a file: use `files::read`: {line}");
+            let opening = opens.iter().find(|word| line.contains(**word));
+            assert!(opening.is_none(), "{name} opens a file: use `files::read`: {line}");
         }
     }
 }
@@ -145,7 +145,7 @@ fn files_have_a_header() {
 }
 
 #[test]
-fn unsafe_has_one_home() {
+fn unsafe_stays_in_one_folder() {
     for (name, text) in code() {
         if name.starts_with("runtime/src/kernels/ffi") {
             continue;
@@ -163,7 +163,7 @@ fn unsafe_has_one_home() {
 }
 
 #[test]
-fn nothing_is_left_undone() {
+fn no_todo_and_no_ignored_test_is_left() {
     let words = ["todo!", "unimplemented!", "#[ignore", "dbg!(", "#[allow(", "#![allow("];
     for (name, text) in code().into_iter().filter(|(name, _)| !name.ends_with("tidy.rs")) {
         for line in text.lines().map(code_of) {
@@ -221,8 +221,8 @@ fn nothing_points_at_one_machine() {
                     .chars()
                     .take_while(|c| c.is_ascii_alphanumeric() || ".-".contains(*c))
                     .collect();
-                let here = ["", "localhost", "127.0.0.1", "{host}"].contains(&host.as_str());
-                assert!(here || HOSTS.contains(&host.as_str()), "{name} names the host {host}");
+                let is_local = ["", "localhost", "127.0.0.1", "{host}"].contains(&host.as_str());
+                assert!(is_local || HOSTS.contains(&host.as_str()), "{name} names the host {host}");
             }
         }
     }
@@ -246,7 +246,7 @@ fn every_primitive_has_its_file() {
 
 /// Each crate declares its few test binaries; Cargo does not look for others.
 #[test]
-fn tests_are_few_binaries() {
+fn crates_list_their_test_binaries() {
     // The two crates of texts have no tests.
     let crates = crates()
         .into_iter()

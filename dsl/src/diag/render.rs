@@ -90,10 +90,10 @@ struct Excerpt {
     name: String,
     text: String,
     /// Keyed by line index.
-    lines: BTreeMap<usize, Line>,
+    lines: BTreeMap<usize, ShownLine>,
 }
 
-struct Line {
+struct ShownLine {
     /// Range in the excerpt's text.
     range: Range<usize>,
     /// Offset in the source.
@@ -175,12 +175,12 @@ impl Excerpt {
             self.text.push('…');
         }
         self.text.push('\n');
-        let line = Line { range: start..self.text.len(), start: range.start, cut, offsets };
+        let line = ShownLine { range: start..self.text.len(), start: range.start, cut, offsets };
         self.lines.insert(index, line);
     }
 }
 
-impl Line {
+impl ShownLine {
     /// The shown offset nearest to an offset in the source.
     fn shown_offset(&self, source: usize) -> usize {
         let after = self.offsets.partition_point(|(from, _)| *from < source);

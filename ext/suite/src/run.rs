@@ -13,7 +13,7 @@ use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::SuiteTask;
 use records::measure::{Measure, Model};
 use records::run::digest_of;
-use tasks::metric::Rule;
+use tasks::metric::MetricRule;
 
 use crate::asked::{Asked, Opened, open};
 use crate::encode::{self, Codec, Encoder, TokenError};
@@ -64,7 +64,7 @@ struct TextTokens {
 fn locked(asked: &Asked) -> SuiteTask {
     let Asked { task, questions, examples, requests, places: _ } = asked;
     let Task { name, metrics, .. } = task;
-    let counts = metrics.iter().filter_map(|metric| metric.rule()).any(Rule::counts);
+    let counts = metrics.iter().filter_map(|metric| metric.rule()).any(MetricRule::counts);
     SuiteTask {
         name: name.clone(),
         metrics: metrics.iter().map(|metric| metric.word().to_owned()).collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dsl::Problem;
 use serde::{Deserialize, Serialize};
-use tasks::metric::Rule;
+use tasks::metric::MetricRule;
 
 /// Some tasks under a name.
 #[derive(Clone, Debug, PartialEq)]
@@ -247,11 +247,11 @@ impl Metric {
 
     /// Whether it is a share of questions.
     pub fn is_share(self) -> bool {
-        self.rule() == Some(Rule::Share)
+        self.rule() == Some(MetricRule::Share)
     }
 
     /// How it follows from the values of the questions; every metric has a rule.
-    pub fn rule(self) -> Option<Rule> {
+    pub fn rule(self) -> Option<MetricRule> {
         tasks::metric::of_word(self.word()).map(|known| known.rule)
     }
 }

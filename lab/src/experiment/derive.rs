@@ -105,7 +105,7 @@ pub(super) fn derived(
         out.insert("optimizer.groups", FieldValue::text(digest.to_string()));
         let bytes = params.iter().enumerate().map(|(n, param)| {
             let elements: i128 = param.shape.iter().map(|dim| i128::from(*dim)).product();
-            4 * elements * (2 + ParamUpdate::of(updates, n).moments() as i128)
+            4 * elements * (2 + ParamUpdate::for_param(updates, n).moments() as i128)
         });
         out.insert("arch.optimizer_bytes", FieldValue::count(bytes.sum()));
     }

@@ -68,7 +68,7 @@ impl Experiment {
 
     /// How the optimizer treats a parameter, given by its number and itself.
     pub(crate) fn update_of(&self, number: usize, param: &Param) -> String {
-        let update = ParamUpdate::of(&self.updates, number);
+        let update = ParamUpdate::for_param(&self.updates, number);
         let decays = match self.optimizer.decays {
             Decays::All => "",
             Decays::Matrices if decayed(param, Decays::Matrices) => ", decayed",

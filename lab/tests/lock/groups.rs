@@ -21,7 +21,7 @@ fn of(lines: &str, arch: &str) -> Experiment {
 fn update(experiment: &Experiment, path: &str) -> ParamUpdate {
     let params = experiment.arch.compiled.graph.params();
     let place = params.iter().position(|param| param.path == path).unwrap();
-    ParamUpdate::of(&experiment.updates, place)
+    ParamUpdate::for_param(&experiment.updates, place)
 }
 
 #[test]

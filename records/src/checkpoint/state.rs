@@ -114,7 +114,7 @@ pub(crate) fn tensor_hasher() -> blake3::Hasher {
 /// Every parameter's path, shape and number of moments, in parameter order.
 pub fn slots(graph: &Graph, updates: &[ParamUpdate]) -> Vec<Slot> {
     let params = graph.params().iter().enumerate();
-    params.map(|(n, param)| Slot::from_param(param, ParamUpdate::of(updates, n))).collect()
+    params.map(|(n, param)| Slot::from_param(param, ParamUpdate::for_param(updates, n))).collect()
 }
 
 /// The content of one of the files.

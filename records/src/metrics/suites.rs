@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use lab::field::SuiteTask;
 use serde_json::Value;
-use tasks::metric::{Rule, of_word};
+use tasks::metric::{MetricRule, of_word};
 
 use super::number::{float, read_float};
 
@@ -133,7 +133,7 @@ impl SuiteScores {
                     locked.questions
                 ));
             }
-            if rule == Rule::Share && parts.iter().any(|part| ![0.0, 1.0].contains(part)) {
+            if rule == MetricRule::Share && parts.iter().any(|part| ![0.0, 1.0].contains(part)) {
                 return Some(format!("logged a part of `{name}/{word}` that is not 0 or 1"));
             }
             let value = rule.value(parts, counted);
@@ -161,7 +161,7 @@ fn impossible(scores: &BTreeMap<String, f64>, locked: &SuiteTask) -> Option<Stri
     for (word, value) in scores {
         let rule = of_word(word)?.rule;
         let sum = rule.sum(*value, *questions, counted);
-        if rule == Rule::Share {
+        if rule == MetricRule::Share {
             let right = sum.round().clamp(0.0, *questions as f64);
             let is_one = match questions {
                 0 => value.is_nan(),

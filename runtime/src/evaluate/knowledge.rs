@@ -12,30 +12,30 @@ use std::collections::BTreeMap;
 
 use data::batch::{Answer, Batch};
 use records::job::Job;
-use tasks::capo::Value;
+use tasks::capo::Attribute;
 use tasks::capo::bits::{Capacity, Losses, capacity};
 use tasks::metric;
 
 /// Adds the whole biographies of a batch; target i has loss i.
 pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
-    let name = Value::Name.level();
+    let name = Attribute::Name.level();
     // A biography's values follow its name, up to the next name.
     for biography in
         batch.answers().chunk_by(|before, next| before.row == next.row && next.level != name)
     {
         let is_complete = biography.iter().all(|answer| answer.complete);
-        let values: Vec<(Value, f64)> =
+        let values: Vec<(Attribute, f64)> =
             biography.iter().filter_map(|answer| loss_of(batch, losses, answer)).collect();
-        if is_complete && values.len() == Value::ALL.len() {
+        if is_complete && values.len() == Attribute::ALL.len() {
             sums.add(values);
         }
     }
 }
 
 /// A value, and the summed loss of its tokens.
-fn loss_of(batch: &Batch, losses: &[f32], answer: &Answer) -> Option<(Value, f64)> {
+fn loss_of(batch: &Batch, losses: &[f32], answer: &Answer) -> Option<(Attribute, f64)> {
     let Answer { row, start, len, level, complete: _ } = *answer;
-    let value = Value::ALL.into_iter().find(|value| value.level() == level)?;
+    let value = Attribute::ALL.into_iter().find(|value| value.level() == level)?;
     let first = row * batch.seq_len() + start;
     let losses = losses.get(first..first + len)?;
     Some((value, losses.iter().map(|loss| f64::from(*loss)).sum()))

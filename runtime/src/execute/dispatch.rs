@@ -479,11 +479,13 @@ fn pair((first, second): (Tensor, Tensor)) -> Vec<Tensor> {
 }
 
 fn function(definition: &Scalar) -> Result<Function, KernelError> {
-    Function::of(definition).ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
+    Function::from_definition(definition)
+        .ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
 }
 
 fn recurrence(definition: &Recurrence) -> Result<Scan, KernelError> {
-    Scan::of(definition).ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
+    Scan::from_definition(definition)
+        .ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
 }
 
 fn not_for(choice: Choice) -> KernelError {

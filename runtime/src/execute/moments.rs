@@ -19,7 +19,7 @@ impl Moments {
         let zeros = |which: usize| {
             let tensors = weights.tensors.iter().enumerate();
             let zeros = tensors.map(|(param, weight)| {
-                match ParamUpdate::of(updates, param).moments() > which {
+                match ParamUpdate::for_param(updates, param).moments() > which {
                     true => weight.f_zeros_like(),
                     false => weight.f_new_zeros([0].as_slice(), (weight.kind(), weight.device())),
                 }

@@ -137,7 +137,7 @@ fn any_legal_order_gives_the_same_bits_though_freed_memory_is_poisoned() {
             }
             // The plan runs on one stream, which orders everything.
             let count = plan.steps.len();
-            let one = Streams { of: vec![0; count], waits: vec![Vec::new(); count] };
+            let one = Streams { by_step: vec![0; count], waits: vec![Vec::new(); count] };
             assert_eq!(plan.check_streams(&one), Ok(()));
         }
     }

@@ -211,7 +211,8 @@ fn widened(family: Family) -> BTreeSet<String> {
             && widen::widens_bf16(&step.kernel, **choice, any(DType::F32))
     });
     let named = widened.map(|(step, _)| {
-        let name = |function| Function::of(function).map(|function| format!("{function:?}"));
+        let name =
+            |function| Function::from_definition(function).map(|function| format!("{function:?}"));
         let named = if let Kernel::Pointwise(k) = &step.kernel {
             name(k.function)
         } else if let Kernel::PointwiseGrad(k) = &step.kernel {

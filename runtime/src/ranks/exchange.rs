@@ -633,7 +633,7 @@ mod tests {
     fn team(ranks: Simulated, layer: Option<u64>, sizes: &[i64]) -> Team {
         let params: Vec<_> = sizes.iter().map(|size| (layer, *size as u64)).collect();
         let ranks = Rc::new(ranks);
-        let shards = Shards::of(&params, ranks.size());
+        let shards = Shards::from_sizes(&params, ranks.size());
         // The schedule needs a plan, but its exchanges are not used.
         let graph = models::graph(Family::Llama, Size::Small).unwrap();
         let micro = plans::train(&graph, &models::options(Precision::F32, Processor::Cpu)).micro;

@@ -14,7 +14,7 @@ use runtime::forward::forward;
 use runtime::generate::{Request, Sampling, generate};
 use runtime::state::State;
 use runtime::train::machine;
-use tasks::capo::Value;
+use tasks::capo::Attribute;
 use tasks::capo::bits::{Losses, capacity};
 use tasks::grammar::law::divergence;
 use tasks::task::Scoring;
@@ -227,7 +227,7 @@ fn bits_are_counted_over_whole_biographies() {
             }
             complete += 1;
             losses.add(values.iter().map(|answer| {
-                let value = Value::ALL[answer.level as usize];
+                let value = Attribute::ALL[answer.level as usize];
                 (value, nll[answer.start..answer.start + answer.len].iter().sum())
             }));
         }

@@ -62,7 +62,7 @@ impl Schedule {
             let has = move |dtype: &DType| segments.get(segment).is_some_and(|s| s.has(*dtype));
             DTYPES.into_iter().filter(has).map(move |dtype| Transfer::Gather { segment, dtype })
         };
-        let mut line = Line {
+        let mut list = RoundActions {
             schedule: self,
             round,
             sums_later,
@@ -70,40 +70,40 @@ impl Schedule {
             under_way: Vec::new(),
             actions: Vec::new(),
         };
-        let (mut begun, mut whole) = (0, 0);
+        let (mut begun, mut arrived) = (0, 0);
         for step in 0..=steps {
             // The parameters of the next segment arrive while this one is computed.
             let needed = segments.iter().filter(|segment| segment.first <= step).count();
             while begun < segments.len().min(needed + 1) && (needed > 0 || step == 0) {
-                line.compute(step);
-                line.actions.extend(gathers(begun).map(Action::Begin));
+                list.compute(step);
+                list.actions.extend(gathers(begun).map(Action::Begin));
                 begun += 1;
             }
-            while whole < needed {
-                line.compute(step);
-                line.actions.extend(gathers(whole).map(Action::Wait));
-                whole += 1;
+            while arrived < needed {
+                list.compute(step);
+                list.actions.extend(gathers(arrived).map(Action::Wait));
+                arrived += 1;
             }
             let ends = |segment: &Segment| segment.last == step;
             for (segment, _) in segments.iter().enumerate().filter(|(_, s)| ends(s)) {
-                line.compute((step + 1).min(steps));
-                line.actions.push(Action::Release { segment });
+                list.compute((step + 1).min(steps));
+                list.actions.push(Action::Release { segment });
             }
             let mut complete = self.timeline.completed_by(step).peekable();
             if complete.peek().is_some() {
-                line.compute((step + 1).min(steps));
-                line.advance();
+                list.compute((step + 1).min(steps));
+                list.advance();
             }
             for unit in complete {
                 let way = if self.node.is_some() { Way::Inside } else { Way::Flat };
-                line.begin(Transfer::Scatter { round, unit, way });
+                list.begin(Transfer::Scatter { round, unit, way });
             }
         }
-        line.compute(steps);
-        while !line.under_way.is_empty() {
-            line.advance();
+        list.compute(steps);
+        while !list.under_way.is_empty() {
+            list.advance();
         }
-        line.actions
+        list.actions
     }
 
     /// The first round again, with digests of gradients instead of sums.
@@ -153,7 +153,7 @@ fn one_ahead(transfers: impl Iterator<Item = Transfer>) -> Vec<Action> {
 }
 
 /// The actions of a round as they are listed.
-struct Line<'a> {
+struct RoundActions<'a> {
     schedule: &'a Schedule,
     round: u64,
     /// Whether whole sums are not exchanged in this round.
@@ -165,7 +165,7 @@ struct Line<'a> {
     actions: Vec<Action>,
 }
 
-impl Line<'_> {
+impl RoundActions<'_> {
     /// Computes the steps before this one.
     fn compute(&mut self, to: usize) {
         if to > self.from {

@@ -46,8 +46,8 @@ impl Brevo {
     /// Judges `answer` to the question `prompt`. `answer` is the generated text up to, and without, the end token.
     /// `prompt` starts with bos and ends with the answer marker.
     pub fn judge(&self, prompt: &[u32], answer: &[u32]) -> Verdict {
-        match self.question(prompt) {
-            Some(question) => question.judge(self, answer),
+        match self.ancestry(prompt) {
+            Some(ancestry) => ancestry.judge(self, answer),
             None => Verdict { strict: Err(Wrong::Malformed), published: false },
         }
     }
@@ -66,7 +66,7 @@ impl Brevo {
         self.judge(prompt, answer)
     }
 
-    fn question<'a>(&self, prompt: &'a [u32]) -> Option<Question<'a>> {
+    fn ancestry<'a>(&self, prompt: &'a [u32]) -> Option<Ancestry<'a>> {
         let (&bos, rest) = prompt.split_first()?;
         let (&marker, rest) = rest.split_last()?;
         let query_at = rest.iter().position(|&token| token == self.marks.query)?;
@@ -88,7 +88,7 @@ impl Brevo {
                 }
             }
         }
-        Some(Question { parents, ancestors })
+        Some(Ancestry { parents, ancestors })
     }
 
     /// Splits these tokens into names.
@@ -109,12 +109,13 @@ impl Brevo {
     }
 }
 
-struct Question<'a> {
+/// The vertices that an answer has to name, with the parents of each.
+struct Ancestry<'a> {
     parents: BTreeMap<&'a [u32], Vec<&'a [u32]>>,
     ancestors: BTreeSet<&'a [u32]>,
 }
 
-impl Question<'_> {
+impl Ancestry<'_> {
     fn judge(&self, brevo: &Brevo, answer: &[u32]) -> Verdict {
         let wrong = |wrong| Verdict { strict: Err(wrong), published: false };
         let Some(names) = brevo.names(answer) else { return wrong(Wrong::Malformed) };
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_be_wrong_is_named() {
+    fn each_wrong_answer_has_its_verdict() {
         // 1 -> 3, 2 -> 3, 3 -> 4, and a separate edge 5 -> 6. The query is 4.
         let prompt = [9999, 1, 3, 2, 3, 3, 4, 5, 6, 9997, 4, 9998];
         let judge = |answer: &[u32]| brevo(false).judge(&prompt, answer);

@@ -109,9 +109,9 @@ impl Graph {
             *len = count as u8;
             let mut full = [0; MOST_CHILDREN];
             let mut filled = 0;
-            for (place, &pick) in list.iter_mut().zip(&picks[..count as usize]) {
+            for (slot, &pick) in list.iter_mut().zip(&picks[..count as usize]) {
                 let parent = free[pick as usize];
-                *place = parent;
+                *slot = parent;
                 let children = &mut children[parent as usize];
                 *children += 1;
                 full[filled] = pick;
@@ -120,8 +120,8 @@ impl Graph {
             if filled > 0 {
                 let full = &mut full[..filled];
                 full.sort_unstable();
-                for &place in full.iter().rev() {
-                    free.remove(place as usize);
+                for &position in full.iter().rev() {
+                    free.remove(position as usize);
                 }
             }
             free.push(vertex);

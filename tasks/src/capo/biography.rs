@@ -9,7 +9,7 @@ use crate::sample::Span;
 
 /// A value in a biography that a model has to know. It gives the level of the value's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
+pub enum Attribute {
     /// First, middle and last name.
     Name,
     /// Month, day and year.
@@ -26,26 +26,26 @@ pub enum Value {
     Gender,
 }
 
-impl Value {
+impl Attribute {
     /// All values, in the order of their numbers.
-    pub const ALL: [Value; 7] = [
-        Value::Name,
-        Value::BirthDate,
-        Value::BirthCity,
-        Value::University,
-        Value::Field,
-        Value::Employer,
-        Value::Gender,
+    pub const ALL: [Attribute; 7] = [
+        Attribute::Name,
+        Attribute::BirthDate,
+        Attribute::BirthCity,
+        Attribute::University,
+        Attribute::Field,
+        Attribute::Employer,
+        Attribute::Gender,
     ];
 
     /// The value in a sentence. The working city has none, since it follows from the employer.
-    fn in_sentence(sentence: usize) -> Option<Value> {
+    fn in_sentence(sentence: usize) -> Option<Attribute> {
         match sentence {
-            BIRTHDAY => Some(Value::BirthDate),
-            BIRTH_CITY => Some(Value::BirthCity),
-            UNIVERSITY => Some(Value::University),
-            FIELD => Some(Value::Field),
-            EMPLOYER => Some(Value::Employer),
+            BIRTHDAY => Some(Attribute::BirthDate),
+            BIRTH_CITY => Some(Attribute::BirthCity),
+            UNIVERSITY => Some(Attribute::University),
+            FIELD => Some(Attribute::Field),
+            EMPLOYER => Some(Attribute::Employer),
             _ => None,
         }
     }
@@ -71,7 +71,7 @@ impl Biography {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// Positions in bytes of the text. Levels are those of [`Value`].
+    /// Positions in bytes of the text. Levels are those of [`Attribute`].
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
@@ -125,18 +125,18 @@ impl Writing<'_> {
         let Writing { fields, person: _, she, templates, reverse: _ } = self;
         let Biography { bytes, len: _, spans } = to;
         let mut at = 0;
-        for (place, sentence) in order.into_iter().enumerate() {
+        for (position, sentence) in order.into_iter().enumerate() {
             let template = templates[sentence];
-            if place == 0 {
+            if position == 0 {
                 for name in self.spaced_names() {
                     at = fields.copy(name, bytes, at);
                 }
-                spans.push(Span { start: 1, len: at - 1, level: Value::Name.level() });
+                spans.push(Span { start: 1, len: at - 1, level: Attribute::Name.level() });
                 at = fields.copy(template.after_name, bytes, at);
             } else {
-                if place == 1 {
+                if position == 1 {
                     let len = if *she { 3 } else { 2 };
-                    spans.push(Span { start: at + 1, len, level: Value::Gender.level() });
+                    spans.push(Span { start: at + 1, len, level: Attribute::Gender.level() });
                 }
                 at = fields.copy(if *she { template.she } else { template.he }, bytes, at);
             }
@@ -146,7 +146,7 @@ impl Writing<'_> {
             if let Some(rest) = rest {
                 at = fields.copy(rest, bytes, at);
             }
-            if let Some(value) = Value::in_sentence(sentence) {
+            if let Some(value) = Attribute::in_sentence(sentence) {
                 spans.push(Span { start, len: at - start, level: value.level() });
             }
             at = fields.copy(template.end, bytes, at);
@@ -227,7 +227,7 @@ impl Writing<'_> {
         for (at, (sentence, &was)) in permuted.sentences.iter().zip(&permuted.order).enumerate() {
             let start = to.len + 1;
             // Names elsewhere are replaced too. A value that changes this way no longer counts as a value.
-            let mut mark = |part: &str, value: Value| {
+            let mut mark = |part: &str, value: Attribute| {
                 to.spans.extend(sentence.find(part).map(|offset| Span {
                     start: start + offset,
                     len: part.len(),
@@ -235,12 +235,12 @@ impl Writing<'_> {
                 }));
             };
             match at {
-                0 => mark(&full, Value::Name),
-                1 => mark(if self.she { "She" } else { "He" }, Value::Gender),
+                0 => mark(&full, Attribute::Name),
+                1 => mark(if self.she { "She" } else { "He" }, Attribute::Gender),
                 _ => {}
             }
             let moved =
-                order.get(was).and_then(|&number| Some((number, Value::in_sentence(number)?)));
+                order.get(was).and_then(|&number| Some((number, Attribute::in_sentence(number)?)));
             if let Some((sentence, value)) = moved {
                 let (first, rest) = self.value(sentence);
                 let rest = rest.map_or("", |rest| self.fields.text(rest));

@@ -3,7 +3,7 @@
 
 use std::f64::consts::LN_2;
 
-use super::biography::Value;
+use super::biography::Attribute;
 
 /// Number of full names: 400 * 400 * 1000.
 pub const NAMES: f64 = 160_000_000.0;
@@ -45,17 +45,17 @@ pub struct Losses {
 
 impl Losses {
     /// Adds a biography by the summed loss of each of its values, including the name.
-    pub fn add(&mut self, values: impl IntoIterator<Item = (Value, f64)>) {
+    pub fn add(&mut self, values: impl IntoIterator<Item = (Attribute, f64)>) {
         self.biographies += 1;
         for (value, loss) in values {
             match value {
-                Value::Name => self.name += loss,
-                Value::BirthDate
-                | Value::BirthCity
-                | Value::University
-                | Value::Field
-                | Value::Employer
-                | Value::Gender => self.values += loss,
+                Attribute::Name => self.name += loss,
+                Attribute::BirthDate
+                | Attribute::BirthCity
+                | Attribute::University
+                | Attribute::Field
+                | Attribute::Employer
+                | Attribute::Gender => self.values += loss,
             }
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_of_the_scale() {
+    fn nothing_learnt_is_zero_bits_and_everything_is_the_most() {
         assert!((libm::log2(VALUES) - 47.59).abs() < 0.005);
         let (people, parameters) = (50_000, 1_000_000);
         // With nothing learnt, losses are those of guessing among all names and values.
@@ -89,8 +89,8 @@ mod tests {
     fn losses_are_means_over_people() {
         let mut losses = Losses::default();
         assert_eq!(losses.means(), None);
-        losses.add([(Value::Name, 2.0), (Value::Gender, 1.0), (Value::Employer, 0.5)]);
-        losses.add([(Value::Name, 4.0), (Value::BirthDate, 0.25)]);
+        losses.add([(Attribute::Name, 2.0), (Attribute::Gender, 1.0), (Attribute::Employer, 0.5)]);
+        losses.add([(Attribute::Name, 4.0), (Attribute::BirthDate, 0.25)]);
         assert_eq!(losses.means(), Some((3.0, 0.875)));
     }
 }

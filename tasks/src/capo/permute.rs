@@ -84,8 +84,9 @@ pub fn permute(random: &mut Random, names: [&str; 3], text: &str) -> Option<Perm
             continue;
         };
         let mut sentences = vec![begin];
-        sentences
-            .extend(order.iter().skip(1).map(|&place| with_pronoun(list[place], &full, pronoun)));
+        sentences.extend(
+            order.iter().skip(1).map(|&sentence| with_pronoun(list[sentence], &full, pronoun)),
+        );
         for sentence in &mut sentences {
             for abbreviation in abbreviations {
                 *sentence = sentence.replace(&abbreviation.replace('.', "#"), abbreviation);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::tree::Tree;
-use super::{Grammar, Rule};
+use super::{Grammar, GrammarRule};
 
 /// The published solver's results: this for a sentence, the other for anything else.
 pub const PUBLISHED_VALID: u32 = 0;
@@ -96,10 +96,10 @@ impl<'a> Chart<'a> {
         let (row, width) = self.rows[symbol as usize];
         let (least, _) = lengths(self.grammar, symbol);
         let starts = if symbol == 0 { 1 } else { self.len };
-        let [ends, more_ends, found] = buffers;
+        let [ends, more_ends, derived] = buffers;
         for start in 0..starts {
-            found.clear();
-            found.resize(width, 0);
+            derived.clear();
+            derived.resize(width, 0);
             for rule in self.grammar.rules(symbol) {
                 let Some((&first, rest)) = rule.symbols().split_first() else { continue };
                 let row = self.row(first, start);
@@ -121,9 +121,9 @@ impl<'a> Chart<'a> {
                     base += child_least;
                     std::mem::swap(ends, more_ends);
                 }
-                or_shifted(found, ends, base - least);
+                or_shifted(derived, ends, base - least);
             }
-            self.bits[row + start * width..][..width].copy_from_slice(found);
+            self.bits[row + start * width..][..width].copy_from_slice(derived);
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Chart<'a> {
 
     /// Calls `each` with each way to split `span` among the symbols of `rule`, shortest first parts first, until it
     /// returns false.
-    fn splits(&self, rule: &Rule, span: Span, each: &mut impl FnMut(&[Span]) -> bool) {
+    fn splits(&self, rule: &GrammarRule, span: Span, each: &mut impl FnMut(&[Span]) -> bool) {
         self.split_rest(rule.symbols(), span, &mut Vec::new(), each);
     }
 
@@ -263,7 +263,7 @@ impl Counts<'_> {
     fn rest(
         &mut self,
         number: usize,
-        rule: &Rule,
+        rule: &GrammarRule,
         from: usize,
         start: usize,
         len: usize,
@@ -297,7 +297,12 @@ impl Counts<'_> {
 
     /// Adds to `count` the ways of a rule of two symbols as the published solver does: the first split multiplies the
     /// parts' counts, and once `count` is not 0 each split adds their sum.
-    fn published_pair(&mut self, rule: &Rule, span: Span, mut count: Option<u128>) -> Option<u128> {
+    fn published_pair(
+        &mut self,
+        rule: &GrammarRule,
+        span: Span,
+        mut count: Option<u128>,
+    ) -> Option<u128> {
         let [first, second, ..] = rule.symbols;
         let chart = self.chart;
         for len in chart.lengths_of(first, span.start).take_while(|&len| len < span.len) {
@@ -337,12 +342,12 @@ fn lengths(grammar: &Grammar, symbol: u32) -> (usize, usize) {
 
 /// Indices of the set bits.
 fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
-    bits.iter().enumerate().flat_map(|(place, &word)| {
+    bits.iter().enumerate().flat_map(|(position, &word)| {
         let mut left = word;
         std::iter::from_fn(move || {
             let bit = left.trailing_zeros() as usize;
             left &= left.wrapping_sub(1);
-            (bit < 64).then_some(64 * place + bit)
+            (bit < 64).then_some(64 * position + bit)
         })
     })
 }
@@ -350,15 +355,15 @@ fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
 /// Sets in `to` the bits of `from`, moved up by `by`. Bits past the end of `to` mean lengths longer than the sentence.
 fn or_shifted(to: &mut [u64], from: &[u64], by: usize) {
     let (words, bits) = (by / 64, by % 64);
-    for (place, &word) in from.iter().enumerate() {
+    for (position, &word) in from.iter().enumerate() {
         if word == 0 {
             continue;
         }
-        if let Some(low) = to.get_mut(place + words) {
+        if let Some(low) = to.get_mut(position + words) {
             *low |= word << bits;
         }
         if bits > 0
-            && let Some(high) = to.get_mut(place + words + 1)
+            && let Some(high) = to.get_mut(position + words + 1)
         {
             *high |= word >> (64 - bits);
         }

@@ -80,10 +80,10 @@ impl<'a> Costs<'a> {
         let (row, width) = self.rows[symbol as usize];
         let least = self.grammar.symbol(symbol).least as usize;
         let starts = if symbol == 0 { 1 } else { self.len };
-        let [part, longer, found] = buffers;
+        let [part, longer, costs] = buffers;
         for start in 0..starts {
-            found.clear();
-            found.resize(width, NEVER);
+            costs.clear();
+            costs.resize(width, NEVER);
             for rule in self.grammar.rules(symbol) {
                 let Some((&first, rest)) = rule.symbols().split_first() else { continue };
                 part.clear();
@@ -100,11 +100,11 @@ impl<'a> Costs<'a> {
                     base += self.grammar.symbol(child).least as usize;
                     std::mem::swap(part, longer);
                 }
-                if let Some(found) = found.get_mut(base - least..) {
-                    lower(found, part, 0);
+                if let Some(costs) = costs.get_mut(base - least..) {
+                    lower(costs, part, 0);
                 }
             }
-            self.costs[row + start * width..][..width].copy_from_slice(found);
+            self.costs[row + start * width..][..width].copy_from_slice(costs);
         }
     }
 

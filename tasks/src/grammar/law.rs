@@ -269,7 +269,7 @@ impl<'a> Parser<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Rule;
+    use super::super::GrammarRule;
     use super::*;
     use support::golden;
 
@@ -331,7 +331,7 @@ mod tests {
 
     /// The longest sentence below `symbol`.
     fn longest(grammar: &Grammar, symbol: u32) -> Vec<u32> {
-        let most = |rule: &&Rule| -> u32 {
+        let most = |rule: &&GrammarRule| -> u32 {
             rule.symbols().iter().map(|&child| grammar.symbol(child).most).sum()
         };
         match grammar.rules(symbol).iter().max_by_key(most) {

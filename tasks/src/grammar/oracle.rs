@@ -51,22 +51,25 @@ fn grammar() -> impl Strategy<Value = Grammar> {
         let sizes: Vec<usize> = levels.iter().map(|&(size, _)| size).collect();
         let mut all = Vec::new();
         for (level, (size, rules)) in levels.iter().enumerate() {
-            let symbols = rules.iter().take(*size).enumerate().map(|(place, rules)| SymbolFile {
-                depth: None,
-                id: if level == depth {
-                    1 + place as i64
-                } else {
-                    (10 * (depth - level) + place) as i64
-                },
-                children: Some(
-                    rules
-                        .iter()
-                        .map(|rule| {
-                            rule.iter().map(|place| (place % sizes[level + 1]) as i64).collect()
-                        })
-                        .collect(),
-                ),
-            });
+            let symbols =
+                rules.iter().take(*size).enumerate().map(|(position, rules)| SymbolFile {
+                    depth: None,
+                    id: if level == depth {
+                        1 + position as i64
+                    } else {
+                        (10 * (depth - level) + position) as i64
+                    },
+                    children: Some(
+                        rules
+                            .iter()
+                            .map(|rule| {
+                                rule.iter()
+                                    .map(|position| (position % sizes[level + 1]) as i64)
+                                    .collect()
+                            })
+                            .collect(),
+                    ),
+                });
             all.push(symbols.collect::<Vec<_>>());
         }
         let file = GrammarFile {

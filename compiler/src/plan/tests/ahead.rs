@@ -49,38 +49,39 @@ fn count(plan: &Plan, name: &str) -> usize {
     plan.steps.iter().filter(|step| step.kernel.name() == name).count()
 }
 
-fn place(ahead: i64) -> Output {
+fn term_of(ahead: i64) -> Output {
     let name = ahead_term(ahead).unwrap();
     Output::Term(TERMS.iter().position(|term| *term == name).unwrap() as u32)
 }
 
 #[test]
-fn the_mean_of_their_losses_has_these_gradients() {
+fn weighted_losses_match_finite_differences() {
     let graph = arch();
     assert_eq!(graph.ahead_heads(), 2);
     let inputs = given(&graph);
     let plan = train(&graph, &options(true, Recompute::Nothing, weighted())).micro;
     // No logits exist as a whole, of no head.
     assert_eq!([count(&plan, "head_loss_grad"), count(&plan, "cross_entropy")], [3, 0]);
-    let made = run(checked(&plan), &inputs);
+    let outputs = run(checked(&plan), &inputs);
     for fuse in [false, true] {
         for recompute in [Recompute::Nothing, Recompute::Layers, Recompute::Selective] {
             let other = train(&graph, &options(fuse, recompute, weighted())).micro;
             let other = run(checked(&other), &inputs);
-            let same = |(output, value): (&Output, &Tensor)| value.distance(&made[output]) < 1e-12;
+            let same =
+                |(output, value): (&Output, &Tensor)| value.distance(&outputs[output]) < 1e-12;
             assert!(other.iter().all(same), "{recompute:?}");
         }
     }
     let value = |id: ParamId, i: usize, by: f64| {
         let mut moved = inputs.clone();
         moved.get_mut(&Input::Param(id)).unwrap().data[i] += by;
-        let made = run(&plan, &moved);
-        let of = |output| made[&output].data[0];
-        0.1 * (of(Output::Loss) + 0.6 * (of(place(2)) + of(place(3))) / 2.0)
+        let outputs = run(&plan, &moved);
+        let sum = |output| outputs[&output].data[0];
+        0.1 * (sum(Output::Loss) + 0.6 * (sum(term_of(2)) + sum(term_of(3))) / 2.0)
     };
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
-        let gradient = &made[&Output::Gradient(id)].data;
+        let gradient = &outputs[&Output::Gradient(id)].data;
         assert!(gradient.iter().any(|g| *g != 0.0), "{}", param.path);
         for (i, gradient) in gradient.iter().enumerate() {
             let at = |by: f64| value(id, i, by);
@@ -96,7 +97,8 @@ fn the_mean_of_their_losses_has_these_gradients() {
 fn a_heads_loss_is_of_the_tokens_that_it_predicts() {
     let graph = arch();
     let inputs = given(&graph);
-    let made = run(&train(&graph, &options(true, Recompute::Nothing, weighted())).micro, &inputs);
+    let outputs =
+        run(&train(&graph, &options(true, Recompute::Nothing, weighted())).micro, &inputs);
     for (ahead, last) in [
         (2, "output(more second (h), vocab)"),
         (3, "linear apart (more third (x), vocab, bias = true)"),
@@ -106,7 +108,7 @@ fn a_heads_loss_is_of_the_tokens_that_it_predicts() {
         let (_, after) = rest.split_once("block layer").unwrap();
         let head = format!("head several(x) {{ {h} {last} }}");
         let one = self::graph(&format!("{before}{head}  block layer{after}"));
-        let mut own: BTreeMap<Input, Tensor> = one
+        let mut single: BTreeMap<Input, Tensor> = one
             .top
             .params
             .iter()
@@ -117,23 +119,23 @@ fn a_heads_loss_is_of_the_tokens_that_it_predicts() {
                 (Input::Param(ParamId(n as u32)), value)
             })
             .collect();
-        own.insert(Input::Tokens, inputs[&Input::Tokens].clone());
+        single.insert(Input::Tokens, inputs[&Input::Tokens].clone());
         let targets = &inputs[&Input::Targets];
         let by = ahead as usize - 1;
         let moved = (0..2).flat_map(|row| {
             let row = &targets.data[6 * row..][..6];
             row[by..].iter().copied().chain(std::iter::repeat_n(IGNORED as f64, by))
         });
-        own.insert(Input::Targets, targets.like(moved.collect()));
+        single.insert(Input::Targets, targets.like(moved.collect()));
         let loss = Loss { ahead: None, ..weighted() };
-        let alone = run(&evaluate(&one, loss, Options::default()), &own);
-        assert!(alone[&Output::Loss].distance(&made[&place(ahead)]) < 1e-12, "{ahead}");
+        let alone = run(&evaluate(&one, loss, Options::default()), &single);
+        assert!(alone[&Output::Loss].distance(&outputs[&term_of(ahead)]) < 1e-12, "{ahead}");
     }
 }
 
 /// Without a weight, and in evaluation and decoding, nothing of the other heads is computed, nor are there states of them.
 #[test]
-fn other_plans_have_the_first_head_alone() {
+fn without_weight_only_the_first_head_is_computed() {
     let graph = arch();
     let plain = train(&graph, &options(true, Recompute::Nothing, Loss::CROSS_ENTROPY)).micro;
     let scored = evaluate(&graph, weighted(), Options::default());
@@ -141,7 +143,7 @@ fn other_plans_have_the_first_head_alone() {
         checked(plan);
         assert_eq!(count(plan, "shift_targets"), 0);
         assert_eq!(count(plan, "pointwise"), 0);
-        assert_eq!(plan.output(place(2)), None);
+        assert_eq!(plan.output(term_of(2)), None);
     }
     let stream = Stream { state_in: true, state_out: true };
     let decoding = forward(&graph, stream, Options::default());
@@ -153,9 +155,9 @@ fn other_plans_have_the_first_head_alone() {
     assert_eq!((states(&decoding), graph.top.states.len()), (2, 4));
     assert_eq!(count(&decoding, "linear"), 3);
     // The gradients of the others are 0.
-    let made = run(&plain, &given(&graph));
+    let outputs = run(&plain, &given(&graph));
     for (n, param) in graph.top.params.iter().enumerate() {
-        let zero = made[&Output::Gradient(ParamId(n as u32))].data.iter().all(|g| *g == 0.0);
+        let zero = outputs[&Output::Gradient(ParamId(n as u32))].data.iter().all(|g| *g == 0.0);
         let other = ["second", "third", "apart"].iter().any(|name| param.path.contains(name));
         assert_eq!(zero, other, "{}", param.path);
     }

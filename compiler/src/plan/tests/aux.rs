@@ -20,7 +20,7 @@ fn number(num: i128, den: i128) -> Root {
 
 /// A fourth-order difference for every element of every parameter, of loss and weighted terms together.
 #[test]
-fn weighted_terms_match_finite_differences_however_layers_are_kept() {
+fn weighted_terms_match_finite_differences() {
     let graph = graph(TEXT);
     let loss =
         Loss { balance: Some(number(1, 3)), router_z: Some(number(-1, 7)), ..Loss::CROSS_ENTROPY };
@@ -30,23 +30,23 @@ fn weighted_terms_match_finite_differences_however_layers_are_kept() {
     inputs.insert(Input::Targets, tokens(&graph, 2, 5, &mut random));
     inputs.insert(Input::GradScale, Tensor::number(0.1));
     let plan = train(&graph, &options(true, Recompute::Nothing, loss)).micro;
-    let made = run(checked(&plan), &inputs);
+    let outputs = run(checked(&plan), &inputs);
     // Two layers, each about two of four experts for a token.
-    assert!((3.0..8.0).contains(&made[&Output::Term(0)].data[0]));
+    assert!((3.0..8.0).contains(&outputs[&Output::Term(0)].data[0]));
     for recompute in [Recompute::Layers, Recompute::Selective] {
         let other = train(&graph, &options(true, recompute, loss)).micro;
-        assert_eq!(run(checked(&other), &inputs), made);
+        assert_eq!(run(checked(&other), &inputs), outputs);
     }
     let value = |id: ParamId, i: usize, by: f64| {
         let mut moved = inputs.clone();
         moved.get_mut(&Input::Param(id)).unwrap().data[i] += by;
-        let made = run(&plan, &moved);
-        let term = |n| made[&Output::Term(n)].data[0];
-        0.1 * made[&Output::Loss].data[0] + term(0) / 3.0 - term(1) / 7.0
+        let outputs = run(&plan, &moved);
+        let term = |n| outputs[&Output::Term(n)].data[0];
+        0.1 * outputs[&Output::Loss].data[0] + term(0) / 3.0 - term(1) / 7.0
     };
     for n in 0..graph.top.params.len() {
         let id = ParamId(n as u32);
-        for (i, gradient) in made[&Output::Gradient(id)].data.iter().enumerate() {
+        for (i, gradient) in outputs[&Output::Gradient(id)].data.iter().enumerate() {
             let at = |by: f64| value(id, i, by);
             let h = 1e-4;
             let slope = (8.0 * (at(h) - at(-h)) - (at(2.0 * h) - at(-2.0 * h))) / (12.0 * h);

@@ -66,7 +66,7 @@ fn step(graph: &Graph, recompute: Recompute) -> BTreeMap<String, Tensor> {
 }
 
 #[test]
-fn layers_with_carried_tensors_are_one_layer_with_its_wires() {
+fn carried_tensors_compute_what_one_written_out_layer_does() {
     let (carried, written_out) = (graph(CARRIED), graph(WRITTEN_OUT));
     assert_eq!(carried.layers().count(), 3);
     let want = step(&written_out, Recompute::Nothing);

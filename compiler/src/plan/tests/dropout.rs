@@ -37,28 +37,29 @@ fn given(graph: &Graph, rows: usize) -> BTreeMap<Input, Tensor> {
     inputs
 }
 
-/// The places of a plan's dropouts, in order.
-fn places(plan: &Plan) -> Vec<String> {
-    let place = |kernel: &Kernel| match kernel.name() {
+/// The calls that a plan's dropouts name, in order.
+fn dropouts(plan: &Plan) -> Vec<String> {
+    let call = |kernel: &Kernel| match kernel.name() {
         "dropout" => {
             kernel.attrs().last().and_then(|at| at.strip_prefix("place ")).map(str::to_owned)
         }
         _ => None,
     };
-    plan.steps.iter().filter_map(|step| place(&step.kernel)).collect()
+    plan.steps.iter().filter_map(|step| call(&step.kernel)).collect()
 }
 
 #[test]
-fn the_loss_with_dropout_has_these_gradients_however_layers_are_kept() {
+fn the_loss_with_dropout_matches_finite_differences() {
     let graph = arch("fill A with dropped");
     let inputs = given(&graph, 2);
     let plan = train(&graph, &dropping(true, Recompute::Nothing)).micro;
-    let made = run(checked(&plan), &inputs);
+    let outputs = run(checked(&plan), &inputs);
     for fuse in [false, true] {
         for recompute in [Recompute::Nothing, Recompute::Layers, Recompute::Selective] {
             let other = train(&graph, &dropping(fuse, recompute)).micro;
             let other = run(checked(&other), &inputs);
-            let same = |(output, value): (&Output, &Tensor)| value.distance(&made[output]) < 1e-12;
+            let same =
+                |(output, value): (&Output, &Tensor)| value.distance(&outputs[output]) < 1e-12;
             assert!(other.iter().all(same), "{recompute:?}");
         }
     }
@@ -66,11 +67,11 @@ fn the_loss_with_dropout_has_these_gradients_however_layers_are_kept() {
     for input in [Input::DropoutKey, Input::Window] {
         let mut other = inputs.clone();
         other.insert(input, Tensor::number(8.0));
-        assert_ne!(run(&plan, &other)[&Output::Loss], made[&Output::Loss], "{input}");
+        assert_ne!(run(&plan, &other)[&Output::Loss], outputs[&Output::Loss], "{input}");
     }
     for (n, param) in graph.top.params.iter().enumerate() {
         let id = ParamId(n as u32);
-        for (i, gradient) in made[&Output::Gradient(id)].data.iter().enumerate() {
+        for (i, gradient) in outputs[&Output::Gradient(id)].data.iter().enumerate() {
             let at = |by: f64| {
                 let mut moved = inputs.clone();
                 moved.get_mut(&Input::Param(id)).unwrap().data[i] += by;
@@ -88,12 +89,12 @@ fn the_loss_with_dropout_has_these_gradients_however_layers_are_kept() {
 fn rows_do_not_see_their_micro_batch() {
     let graph = arch("");
     let plan = train(&graph, &dropping(true, Recompute::Nothing)).micro;
-    let whole = given(&graph, 3);
+    let batch = given(&graph, 3);
     let sum: f64 = (0..3)
         .map(|row| {
-            let mut part = whole.clone();
+            let mut part = batch.clone();
             for input in [Input::Tokens, Input::Targets] {
-                let all = &whole[&input];
+                let all = &batch[&input];
                 let row = all.data[5 * row..][..5].to_vec();
                 part.insert(input, Tensor { dims: vec![1, 5], data: row });
             }
@@ -101,31 +102,32 @@ fn rows_do_not_see_their_micro_batch() {
             run(&plan, &part)[&Output::Loss].data[0]
         })
         .sum();
-    assert!((sum - run(&plan, &whole)[&Output::Loss].data[0]).abs() < 1e-12);
+    assert!((sum - run(&plan, &batch)[&Output::Loss].data[0]).abs() < 1e-12);
 }
 
 #[test]
 fn each_call_draws_for_itself_and_a_filled_slot_changes_no_other() {
-    let of = |fill: &str| places(&train(&arch(fill), &dropping(false, Recompute::Nothing)).micro);
-    let plain = of("");
+    let with_fill =
+        |fill: &str| dropouts(&train(&arch(fill), &dropping(false, Recompute::Nothing)).micro);
+    let plain = with_fill("");
     let layer = ["dropout", "dropout#2", "dropout#3"];
-    let own: BTreeSet<String> = ["layers.0", "layers.1"]
+    let wanted: BTreeSet<String> = ["layers.0", "layers.1"]
         .into_iter()
         .flat_map(|at| layer.map(|call| format!("{at}.{call}")))
         .chain(["head.dropout".to_owned()])
         .collect();
-    assert_eq!(plain.iter().cloned().collect::<BTreeSet<_>>(), own);
+    assert_eq!(plain.iter().cloned().collect::<BTreeSet<_>>(), wanted);
     // Each is there twice: forward and in the gradient.
     assert_eq!(plain.len(), 14);
-    assert_eq!(of("canon A"), plain);
+    assert_eq!(with_fill("canon A"), plain);
     let (fills, others): (Vec<String>, Vec<String>) =
-        of("fill A with dropped").into_iter().partition(|place| place.contains(".A."));
+        with_fill("fill A with dropped").into_iter().partition(|call| call.contains(".A."));
     let [a, b] = ["layers.0.A.dropout", "layers.1.A.dropout"];
     assert_eq!(fills, [a, b, b, a]);
     assert_eq!(others, plain);
 }
 
-/// The places of a block with these statements, which may call `f`, each once.
+/// The dropouts of a block with these statements, which may call `f`, each once.
 fn drawn_by(body: &str) -> BTreeSet<String> {
     let graph = graph(&format!(
         "block f(x) {{ dropout(x, 0.3) + dropout(-x, 0.3) }}
@@ -136,12 +138,12 @@ fn drawn_by(body: &str) -> BTreeSet<String> {
          }}
          arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers [layer] }}"
     ));
-    places(&train(&graph, &dropping(false, Recompute::Nothing)).micro).into_iter().collect()
+    dropouts(&train(&graph, &dropping(false, Recompute::Nothing)).micro).into_iter().collect()
 }
 
 /// A call is numbered among the calls of its name in its own definition, by what reads what.
 #[test]
-fn what_numbers_a_call() {
+fn calls_are_numbered_by_name_in_their_definition() {
     let at = |calls: &[&str]| calls.iter().map(|at| format!("layers.0.{at}")).collect();
     // What another definition calls counts there.
     assert_eq!(drawn_by("dropout(n(x), 0.1)"), at(&["dropout"]));
@@ -170,7 +172,7 @@ fn what_numbers_a_call() {
 
 /// The order of independent statements, and statements that nothing reads, leave no trace in a graph's text.
 #[test]
-fn statements_in_another_order_draw_alike() {
+fn the_order_of_statements_changes_no_draw() {
     let text = |body: &str| {
         let graph = graph(&format!(
             "block layer(x) {{ {body} }}
@@ -195,7 +197,7 @@ fn only_training_drops() {
     let stream = Stream { state_in: true, state_out: true };
     for plan in [silent, scored, forward(&graph, stream, Options::default())] {
         checked(&plan);
-        assert_eq!(places(&plan), [""; 0]);
+        assert_eq!(dropouts(&plan), [""; 0]);
         assert!(plan.input(Input::Window).is_none() && plan.input(Input::DropoutKey).is_none());
     }
     assert!(graph.has_dropout());

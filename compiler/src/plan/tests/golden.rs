@@ -12,7 +12,7 @@ use crate::plans::{forward, train};
 /// Our name in a layer and theirs. Several of ours may be rows of one of theirs, in this order.
 type Names = &'static [(&'static str, &'static str)];
 
-struct Case {
+struct GoldenPlan {
     file: &'static [u8],
     arch: &'static str,
     /// Names of the table, the final norm, the projection, and the prefix of layers.
@@ -20,7 +20,7 @@ struct Case {
     layer: Names,
 }
 
-const LLAMA: Case = Case {
+const LLAMA: GoldenPlan = GoldenPlan {
     file: include_bytes!("../../../../tests/golden/models/llamacanon_ABCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer attention { heads 4 }  mlp swiglu { hidden 64 } }  canon A, B, C, D }",
@@ -42,7 +42,7 @@ const LLAMA: Case = Case {
     ],
 };
 
-const GLA: Case = Case {
+const GLA: GoldenPlan = GoldenPlan {
     file: include_bytes!("../../../../tests/golden/models/gla5_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer gla { heads 2 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
@@ -73,7 +73,7 @@ const GLA: Case = Case {
     ],
 };
 
-const GATED_DELTANET: Case = Case {
+const GATED_DELTANET: GoldenPlan = GoldenPlan {
     file: include_bytes!("../../../../tests/golden/models/gdn2_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
@@ -105,7 +105,7 @@ const GATED_DELTANET: Case = Case {
     ],
 };
 
-const MAMBA2: Case = Case {
+const MAMBA2: GoldenPlan = GoldenPlan {
     file: include_bytes!("../../../../tests/golden/models/mamba2_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer mamba2 { heads 3  state 16 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
@@ -175,7 +175,7 @@ fn read(file: &[u8]) -> BTreeMap<String, Tensor> {
 
 /// The file's values under `prefix` for each of our parameters.
 fn ours(
-    case: &Case,
+    case: &GoldenPlan,
     graph: &Graph,
     file: &BTreeMap<String, Tensor>,
     prefix: &str,
@@ -208,7 +208,7 @@ fn ours(
     tensors
 }
 
-fn verify(case: &Case) {
+fn verify(case: &GoldenPlan) {
     let graph = graph(case.arch);
     let file = read(case.file);
     let plans = train(&graph, &options(true, Recompute::Nothing, Loss::CROSS_ENTROPY));
@@ -273,21 +273,21 @@ fn trajectory(
 }
 
 #[test]
-fn llama_with_canon_is_the_release() {
+fn llama_with_canon_equals_the_release() {
     verify(&LLAMA);
 }
 
 #[test]
-fn gla_is_the_release() {
+fn gla_equals_the_release() {
     verify(&GLA);
 }
 
 #[test]
-fn gated_deltanet_is_the_release() {
+fn gated_deltanet_equals_the_release() {
     verify(&GATED_DELTANET);
 }
 
 #[test]
-fn mamba2_is_the_release() {
+fn mamba2_equals_the_release() {
     verify(&MAMBA2);
 }

@@ -175,18 +175,22 @@ fn fusing_and_recomputing_change_no_gradient() {
         inputs.insert(Input::Targets, tokens(&graph, 2, 7, &mut random));
         inputs.insert(Input::Position, Tensor::number(0.0));
         inputs.insert(Input::GradScale, Tensor::number(1.0 / 14.0));
-        let of = |fuse, recompute| {
+        let outputs = |fuse, recompute| {
             let plan = train(&graph, &options(fuse, recompute, Loss::CROSS_ENTROPY)).micro;
             run(checked(&plan), &inputs)
         };
-        let plain = of(false, Recompute::Nothing);
+        let plain = outputs(false, Recompute::Nothing);
         // Recomputing runs the same kernels on the same numbers, so results are bitwise equal.
-        assert_eq!(plain, of(false, Recompute::Layers), "{name}");
-        assert_eq!(of(true, Recompute::Nothing), of(true, Recompute::Layers), "{name}");
+        assert_eq!(plain, outputs(false, Recompute::Layers), "{name}");
+        assert_eq!(outputs(true, Recompute::Nothing), outputs(true, Recompute::Layers), "{name}");
         for fuse in [false, true] {
-            assert_eq!(of(fuse, Recompute::Nothing), of(fuse, Recompute::Selective), "{name}");
+            assert_eq!(
+                outputs(fuse, Recompute::Nothing),
+                outputs(fuse, Recompute::Selective),
+                "{name}"
+            );
         }
-        for (output, value) in of(true, Recompute::Nothing) {
+        for (output, value) in outputs(true, Recompute::Nothing) {
             assert!(value.distance(&plain[&output]) < 1e-12, "{name}: {output}");
         }
     }

@@ -24,7 +24,7 @@ fn count(plan: &Plan, name: &str) -> usize {
 }
 
 #[test]
-fn a_canon_fill_reads_its_operands_where_they_lie() {
+fn a_lone_canon_fill_needs_no_concatenation() {
     let plan = forward(&graph(LLAMA), Stream::default(), Options::default());
     checked(&plan);
     // Canon D is in the gated unit.
@@ -158,7 +158,7 @@ fn head_and_loss_are_one_kernel_by_chunks_of_tokens() {
 
 /// A second reader of the convolution's or norm's result prevents fusion.
 #[test]
-fn what_is_read_twice_is_not_fused_away() {
+fn values_with_other_readers_are_not_fused_away() {
     for body in [
         "c = short_conv s (x, 4)  silu(c) + c",
         "n = rms_norm w (x)  n * silu(linear g (x, 4)) + n",
@@ -208,7 +208,7 @@ fn selective_recomputation_repeats_cheap_steps_only() {
 }
 
 #[test]
-fn memory_counts_what_is_alive() {
+fn memory_is_that_of_the_values_alive() {
     // embed [b,t,2] → scale [b,t,2] → head: norm [b,t,2] + rstd, linear [b,t,3].
     let text = "block probe(x) { x * 2 }
       arch tiny { vocab 3  dim 2  norm_eps 1e-5  init lingua  layers 1 of probe }";
@@ -235,7 +235,7 @@ fn the_state_of_a_window_is_bounded_and_of_none_grows() {
 }
 
 #[test]
-fn inputs_and_outputs_stand_in_the_order_promised() {
+fn inputs_and_outputs_are_in_the_documented_order() {
     let plan = micro(LLAMA, Recompute::Nothing, true);
     let inputs: Vec<Input> = plan.inputs.iter().map(|(i, _)| *i).collect();
     assert!(inputs.is_sorted());
@@ -279,7 +279,7 @@ fn check_notices_broken_plans() {
 }
 
 #[test]
-fn the_text_tells_plans_apart() {
+fn different_plans_have_different_texts() {
     let a = micro(LLAMA, Recompute::Nothing, true);
     assert_eq!(a.digest(), micro(LLAMA, Recompute::Nothing, true).digest());
     // Comments and names of blocks do not affect execution.

@@ -39,9 +39,9 @@ fn chosen(scan: &str) -> &'static str {
     }
     let scans = |plan: &Plan| {
         let names = ["dplr_scan", "delta_scan", "gla_scan"];
-        let mut found = names.into_iter().filter(|name| plan.census().contains_key(name));
-        let one = found.next().unwrap();
-        assert!(found.next().is_none() && plan.text().contains(&format!("{one}_grad")), "{scan}");
+        let mut present = names.into_iter().filter(|name| plan.census().contains_key(name));
+        let one = present.next().unwrap();
+        assert!(present.next().is_none() && plan.text().contains(&format!("{one}_grad")), "{scan}");
         one
     };
     assert_eq!(scans(&plain), "dplr_scan", "{scan}");
@@ -72,7 +72,7 @@ fn one_gate_and_one_rate_for_a_head_are_the_delta_rule() {
 
 /// Each differs from the delta rule in one place.
 #[test]
-fn what_only_looks_like_a_case_stays() {
+fn near_misses_of_the_delta_rule_stay() {
     for scan in [
         "dplr_scan(q, w, v, exp(g) * k, w, g)",
         "dplr_scan(q, w, v, -(exp(g) * k) / 2, w, g)",

@@ -66,14 +66,14 @@ fn any_split_gives_the_same_logits_and_state() {
         let mut random = Random(5);
         let params = parameters(&graph, &mut random);
         let all = tokens(&graph, 2, 9, &mut random);
-        let (whole, chunk) = (plan(&graph, false, true), plan(&graph, true, true));
+        let (full, chunk) = (plan(&graph, false, true), plan(&graph, true, true));
         let given = |tokens: Tensor, position: usize| {
             let mut inputs = params.clone();
             inputs.insert(Input::Tokens, tokens);
             inputs.insert(Input::Position, Tensor::number(position as f64));
             inputs
         };
-        let at_once = run(&whole, &given(all.clone(), 0));
+        let at_once = run(&full, &given(all.clone(), 0));
         let states: BTreeMap<Input, Tensor> = states_of(&at_once).collect();
         let parts: usize = graph.top.states.iter().map(|(_, s)| state_parts(s).len()).sum();
         assert_eq!(states.len(), parts);
