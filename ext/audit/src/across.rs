@@ -10,7 +10,7 @@ use crate::finding::{Findings, Occurrence, Scope};
 use crate::keys::{BARE, DEVICES, TOKENS, of_treatment};
 use crate::rules::Pairs;
 use crate::subject::Subject;
-use crate::value::Value;
+use crate::value::KeyValue;
 
 /// Keys that define a size.
 const SIZE: [&str; 8] = [
@@ -69,15 +69,17 @@ fn side_by_side(
     task: Option<&str>,
     findings: &mut Findings,
 ) {
-    let mut groups: BTreeMap<String, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, BTreeMap<String, Vec<KeyValue>>> = BTreeMap::new();
     for subject in subjects {
         let group = groups.entry(subject.label(fixed)).or_default();
         let values = group.entry(subject.label(varied)).or_default();
         // A mixer without this key does not differ in it.
         match subject.value(key) {
             Some(value) if !values.contains(value) => values.push(value.clone()),
-            None if !key.starts_with("arch.mixer.") && !values.contains(&Value::text("absent")) => {
-                values.push(Value::text("absent"));
+            None if !key.starts_with("arch.mixer.")
+                && !values.contains(&KeyValue::text("absent")) =>
+            {
+                values.push(KeyValue::text("absent"));
             }
             Some(_) | None => {}
         }
@@ -93,27 +95,28 @@ fn side_by_side(
             continue;
         }
         let mut parts: Vec<(Vec<&str>, String)> =
-            by_values.into_iter().map(|(values, who)| (who, values)).collect();
+            by_values.into_iter().map(|(values, labels)| (labels, values)).collect();
         parts.sort();
-        let text = |(who, values): &(Vec<&str>, String)| format!("{} {values}", who.join("/"));
+        let text =
+            |(labels, values): &(Vec<&str>, String)| format!("{} {values}", labels.join("/"));
         let parts: Vec<String> = parts.iter().map(text).collect();
         lines.entry(parts.join("; ")).or_default().push(fixed);
     }
-    let what = if varied == "family" { "families" } else { "sizes" };
-    for (says, fixed) in lines {
-        let group = Occurrence::of(&fixed.join("/"), says);
+    let groups = if varied == "family" { "families" } else { "sizes" };
+    for (observation, fixed) in lines {
+        let group = Occurrence::in_experiment(&fixed.join("/"), observation);
         let of_task = task.map_or_else(String::new, |task| format!(" of {task}"));
-        findings.add(rule, Scope::Set, key, format!("differs between {what}{of_task}"), group);
+        findings.add(rule, Scope::Set, key, format!("differs between {groups}{of_task}"), group);
     }
 }
 
 /// The values in ascending order.
-fn listed(values: &[Value]) -> String {
-    let mut values: Vec<&Value> = values.iter().collect();
+fn listed(values: &[KeyValue]) -> String {
+    let mut values: Vec<&KeyValue> = values.iter().collect();
     values.sort_by(|a, b| match (a.number(), b.number()) {
         (Some(a), Some(b)) => a.compare(b),
         (None, _) | (_, None) => a.to_string().cmp(&b.to_string()),
     });
-    let texts: Vec<String> = values.into_iter().map(Value::to_string).collect();
+    let texts: Vec<String> = values.into_iter().map(KeyValue::to_string).collect();
     texts.join(" or ")
 }

@@ -9,7 +9,7 @@ use compiler::number::Ratio;
 use crate::finding::{Findings, Occurrence, Scope};
 use crate::keys::{DEVICES, NODE_DEVICES, NODE_TASKS, NODES, TOKENS, TOKENS_PER_STEP};
 use crate::subject::Subject;
-use crate::value::near;
+use crate::value::within_share;
 
 /// Tolerance for a name's `1T`: budgets are whole steps of round batches.
 pub(crate) const NAMED: Ratio = Ratio { num: 2, den: 100 };
@@ -26,7 +26,7 @@ pub(crate) fn budgets(subjects: &[Subject], findings: &mut Findings) {
 fn in_comment(subject: &Subject, findings: &mut Findings) {
     if subject.budget_in_comment {
         let message = "tokens per step depend on the number of devices, which no key gives";
-        let says = format!(
+        let observation = format!(
             "{} devices in a comment, {} tokens per step",
             subject.shown(DEVICES),
             subject.shown(TOKENS_PER_STEP)
@@ -36,7 +36,7 @@ fn in_comment(subject: &Subject, findings: &mut Findings) {
             Scope::Set,
             DEVICES,
             message,
-            Occurrence::of(&subject.name, says),
+            Occurrence::in_experiment(&subject.name, observation),
         );
     }
 }
@@ -46,10 +46,10 @@ fn named(subject: &Subject, findings: &mut Findings) {
     else {
         return;
     };
-    if !near(tokens, *claimed, NAMED) {
+    if !within_share(tokens, *claimed, NAMED) {
         let message =
             format!("the name says {word}, the keys make {} tokens", subject.shown(TOKENS));
-        let says = format!(
+        let observation = format!(
             "budget.steps {} x {} tokens per step",
             subject.shown("budget.steps"),
             subject.shown(TOKENS_PER_STEP)
@@ -59,7 +59,7 @@ fn named(subject: &Subject, findings: &mut Findings) {
             Scope::Set,
             TOKENS,
             message,
-            Occurrence::of(&subject.name, says),
+            Occurrence::in_experiment(&subject.name, observation),
         );
     }
 }
@@ -86,28 +86,39 @@ fn ambiguous(subjects: &[Subject], findings: &mut Findings) {
         }
         let Some((first, rest)) = members.split_first() else { continue };
         for other in rest.iter().filter(|other| claims(other) != claims(first)) {
-            let says = format!(
+            let observation = format!(
                 "{} | {} tokens; devices in a comment {} | {}",
                 first.shown(TOKENS),
                 other.shown(TOKENS),
                 first.shown(DEVICES),
                 other.shown(DEVICES)
             );
-            let both = Occurrence::between(&first.name, &other.name, says);
+            let pair = Occurrence::between(&first.name, &other.name, observation);
             let message = "equal keys, but different tokens";
-            findings.add("budget-ambiguous", Scope::Set, TOKENS, message, both);
+            findings.add("budget-ambiguous", Scope::Set, TOKENS, message, pair);
         }
     }
 }
 
 /// Numbers of devices that disagree, and launches whose number of devices is not known.
 fn devices(subject: &Subject, findings: &mut Findings) {
-    let mut add = |rule: &str, scope: Scope, message: &str, says: String| {
-        findings.add(rule, scope, DEVICES, message, Occurrence::of(&subject.name, says));
+    let mut add = |rule: &str, scope: Scope, message: &str, observation: String| {
+        findings.add(
+            rule,
+            scope,
+            DEVICES,
+            message,
+            Occurrence::in_experiment(&subject.name, observation),
+        );
     };
     if !subject.devices.disagree.is_empty() {
-        let says = subject.devices.disagree.join(", ");
-        add("devices-disagree", Scope::Run, "the file gives different numbers of devices", says);
+        let observation = subject.devices.disagree.join(", ");
+        add(
+            "devices-disagree",
+            Scope::Run,
+            "the file gives different numbers of devices",
+            observation,
+        );
     }
     let has = |path: &str| subject.facts.contains_key(path);
     let given = [NODES, NODE_DEVICES, NODE_TASKS].into_iter().find(|path| has(path));
@@ -117,9 +128,9 @@ fn devices(subject: &Subject, findings: &mut Findings) {
             _ => "the number of nodes is not given",
         };
         let name = subject.written_as.get(path).map_or(path, String::as_str);
-        let says = format!("{name} = {} ({missing})", subject.shown(path));
+        let observation = format!("{name} = {} ({missing})", subject.shown(path));
         let message = "keys give only part of the launch, so the budget may be different";
-        add("devices-unread", Scope::Run, message, says);
+        add("devices-unread", Scope::Run, message, observation);
     }
     // If keys give the tokens per step, devices do not affect the budget.
     let (scope, message) = match subject.counts_its_step() {

@@ -7,7 +7,7 @@ use lab::field::Topic;
 
 use crate::experiment::{BadInput, Experiment, Names, Origin};
 use crate::keys::{self, CANON, COMMENT, COUNTS, synonym};
-use crate::value::Value;
+use crate::value::KeyValue;
 use crate::vocabularies::{self, GENERIC, LINGUA, Meaning};
 
 impl Experiment {
@@ -38,15 +38,15 @@ impl Experiment {
         if key == "model.canon_set" || key == "canon_set" {
             let cell = if is_null(cell) { "" } else { cell };
             let (slots, conv) = canon_set(cell).ok_or_else(|| not_slots(key, cell))?;
-            self.put(CANON, key, Value::text(slots))?;
+            self.put(CANON, key, KeyValue::text(slots))?;
             // Where no default is known, a file without the key says the same as one without the convolution.
             return match conv || *self.vocabulary == LINGUA {
-                true => self.put("arch.mixer.short_conv", key, Value::Bool(conv)),
+                true => self.put("arch.mixer.short_conv", key, KeyValue::Bool(conv)),
                 false => Ok(()),
             };
         }
         if let Some(path) = names.own.get(key) {
-            return match Value::parse(cell) {
+            return match KeyValue::parse(cell) {
                 Some(value) => self.put(path, key, value),
                 None => Ok(()),
             };
@@ -71,19 +71,19 @@ impl Experiment {
         if meaning.is_none() && self.is_result(key, cell) {
             return Ok(());
         }
-        let default = meaning.and_then(|(_, default)| default).and_then(Value::parse);
+        let default = meaning.and_then(|(_, default)| default).and_then(KeyValue::parse);
         // No value, where the default is a number, is a setting of its own. So it is where nothing is known of the key.
         let nothing = is_null(cell) && self.origin == Origin::Configuration;
-        let kept = nothing && (meaning.is_none() || matches!(default, Some(Value::Number(_))));
+        let kept = nothing && (meaning.is_none() || matches!(default, Some(KeyValue::Number(_))));
         let value = match is_null(cell) {
-            true => kept.then(|| Value::text("null")),
+            true => kept.then(|| KeyValue::text("null")),
             false if keys::is_name(key) && !matches!(meaning, Some((Meaning::Is(_), _))) => {
-                Value::named(cell)
+                KeyValue::named(cell)
             }
             false => match self.origin {
                 // YAML 1.1, which most trainers read, has more words for true and false.
-                Origin::Configuration => Value::parse(cell).map(Value::switched),
-                Origin::Table | Origin::Lock => Value::parse(cell),
+                Origin::Configuration => KeyValue::parse(cell).map(KeyValue::switched),
+                Origin::Table | Origin::Lock => KeyValue::parse(cell),
             },
         };
         let Some(value) = value else { return Ok(()) };
@@ -113,7 +113,7 @@ impl Experiment {
     /// Keeps a result or a count of parameters apart from the keys of rules.
     fn is_result(&mut self, key: &str, cell: &str) -> bool {
         if keys::is_model_size(key) {
-            if let Some(value) = Value::parse(&keys::count_of(cell)) {
+            if let Some(value) = KeyValue::parse(&keys::count_of(cell)) {
                 self.written_as.insert("arch.parameters".to_owned(), key.to_owned());
                 self.values.insert("arch.parameters".to_owned(), value);
             }
@@ -147,12 +147,12 @@ impl Experiment {
             cell => cell,
         };
         let value = match words {
-            true => Value::words(cell),
-            false if known.is_none() && keys::is_name(key) => Value::named(cell),
-            false => Value::parse(cell),
+            true => KeyValue::words(cell),
+            false if known.is_none() && keys::is_name(key) => KeyValue::named(cell),
+            false => KeyValue::parse(cell),
         };
         let null = self.origin == Origin::Configuration && known.is_none();
-        let value = value.or_else(|| null.then(|| Value::text("null")));
+        let value = value.or_else(|| null.then(|| KeyValue::text("null")));
         if known.is_none() && value.is_some() {
             self.unknown.insert(key.to_owned());
         }
@@ -166,9 +166,9 @@ impl Experiment {
         }
         if let Some(words) = keys::numeric(path).filter(|_| checked) {
             // Lingua's switch loss.nll_square is a factor in a lock.
-            let switch = matches!(value, Value::Bool(_)) && keys::is_switch(path);
+            let switch = matches!(value, KeyValue::Bool(_)) && keys::is_switch(path);
             let normal = keys::normal(path, value.clone());
-            let off = normal == Value::Bool(false) || Some(normal.to_string().as_str()) == words;
+            let off = normal == KeyValue::Bool(false) || Some(normal.to_string().as_str()) == words;
             if !switch && !off {
                 check_number(key, cell, &value, words)?;
             }
@@ -177,7 +177,7 @@ impl Experiment {
             return Err(not_slots(key, cell));
         }
         // All words for none are one value.
-        let value = if path == CANON && value.is_off() { Value::text("") } else { value };
+        let value = if path == CANON && value.is_off() { KeyValue::text("") } else { value };
         if key.ends_with(COMMENT) {
             self.comments.insert(path.to_owned());
         }
@@ -199,7 +199,7 @@ impl Experiment {
         for (path, share) in &shares {
             // The trainer divides by the sum.
             if let Some(share) = sum.and_then(|sum| share.div(sum)) {
-                self.values.insert(path.clone(), Value::Number(share));
+                self.values.insert(path.clone(), KeyValue::Number(share));
             }
         }
         self.count_launch();
@@ -207,7 +207,7 @@ impl Experiment {
         let canon = self.values.get("reported.canon").cloned();
         let unsaid = self.origin == Origin::Table && !self.values.contains_key(CANON);
         if let Some(canon) = canon.filter(|_| unsaid) {
-            let filled = if canon.is_off() { Value::text("") } else { canon };
+            let filled = if canon.is_off() { KeyValue::text("") } else { canon };
             self.values.insert(CANON.to_owned(), filled);
             self.written_as.insert(CANON.to_owned(), "canon".to_owned());
         }
@@ -222,7 +222,7 @@ impl Experiment {
         }
     }
 
-    fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), BadInput> {
+    fn put(&mut self, path: &str, key: &str, value: KeyValue) -> Result<(), BadInput> {
         let value = keys::normal(path, value);
         if let Some(before) = self.values.get(path).filter(|before| **before != value) {
             let other = self.written_as.get(path).map_or(path, String::as_str);
@@ -238,7 +238,12 @@ impl Experiment {
 }
 
 /// Checks that a numeric key holds a number or one of its words. Rules would skip anything else.
-fn check_number(key: &str, cell: &str, value: &Value, word: Option<&str>) -> Result<(), BadInput> {
+fn check_number(
+    key: &str,
+    cell: &str,
+    value: &KeyValue,
+    word: Option<&str>,
+) -> Result<(), BadInput> {
     if value.number().is_some() || word == Some(cell) {
         return Ok(());
     }
@@ -264,17 +269,17 @@ fn canon_set(cell: &str) -> Option<(String, bool)> {
 }
 
 /// Whether a value says which slots are filled: the slots' names, or a word for all or none.
-fn says_slots(value: &Value) -> bool {
+fn says_slots(value: &KeyValue) -> bool {
     let named = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || "@._+/* ".contains(c);
     match value {
-        Value::Text(text) => {
+        KeyValue::Text(text) => {
             let slots =
                 text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(named);
             value.is_off() || value.is_on() || slots
         }
-        Value::Bool(_) => true,
-        Value::Number(n) => n.den == 1 && matches!(n.num, 0 | 1),
-        Value::List(_) => false,
+        KeyValue::Bool(_) => true,
+        KeyValue::Number(n) => n.den == 1 && matches!(n.num, 0 | 1),
+        KeyValue::List(_) => false,
     }
 }
 

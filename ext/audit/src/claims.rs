@@ -226,8 +226,14 @@ fn quantities(tokens: &[Token], claims: &mut Claims) {
         let per = is(tokens.get(at + 3), &["per"]);
         // `batch` of `1B-batch-4M` belongs to the number behind it.
         let taken = tokens.get(at + 3).is_some_and(|next| next.number);
-        let other = is(before, OTHER_QUANTITY) || (is(after, OTHER_QUANTITY) && !taken);
-        if joined || glued || per || other || is(before, NOT_WHOLE) || is(after, NOT_WHOLE) {
+        let of_other_quantity = is(before, OTHER_QUANTITY) || (is(after, OTHER_QUANTITY) && !taken);
+        if joined
+            || glued
+            || per
+            || of_other_quantity
+            || is(before, NOT_WHOLE)
+            || is(after, NOT_WHOLE)
+        {
             continue;
         }
         let Some(value) = ratio(&number.lower) else { continue };
@@ -246,8 +252,8 @@ fn quantities(tokens: &[Token], claims: &mut Claims) {
     // A second `100B` is a budget only if no other word states the budget more clearly.
     let sure = budgets.iter().any(|(_, _, sure)| *sure);
     budgets.retain(|(_, _, is)| *is == sure);
-    let one = budgets.windows(2).all(|two| matches!(two, [a, b] if a.1 == b.1));
-    if let Some((text, value, _)) = budgets.into_iter().next().filter(|_| one)
+    let is_one_budget = budgets.windows(2).all(|two| matches!(two, [a, b] if a.1 == b.1));
+    if let Some((text, value, _)) = budgets.into_iter().next().filter(|_| is_one_budget)
         && claims.tokens.is_none()
     {
         claims.tokens = Some((text, value));
@@ -313,10 +319,10 @@ fn reads(number: &Token, next: Option<&Token>, small: bool) -> bool {
 /// The possible values of a number; `None` if the letters after it are not a unit.
 fn values(text: &str, unit: Option<&Token>, small: bool) -> Option<Vec<Ratio>> {
     let number = ratio(text)?;
-    let by = |n: i128| number.mul(Ratio { num: n, den: 1 });
+    let times = |n: i128| number.mul(Ratio { num: n, den: 1 });
     match unit.map(|unit| unit.raw.as_str()) {
-        Some("k" | "K") if !small => Some(vec![by(1000)?, by(1024)?]),
-        Some("M") if !small => Some(vec![by(1_000_000)?, by(1 << 20)?]),
+        Some("k" | "K") if !small => Some(vec![times(1000)?, times(1024)?]),
+        Some("M") if !small => Some(vec![times(1_000_000)?, times(1 << 20)?]),
         Some(_) => None,
         None => {
             // The minus sign of an exponent is often left out: nobody trains with lr 30000.
@@ -591,8 +597,8 @@ mod tests {
             ("llama_1B_vs_8B", None, None),
         ] {
             let claims = Claims::read(name, false);
-            let said = claims.tokens.as_ref().map(|(word, _)| word.as_str());
-            assert_eq!((claims.size.as_deref(), said), (size, tokens), "{name}");
+            let budget = claims.tokens.as_ref().map(|(word, _)| word.as_str());
+            assert_eq!((claims.size.as_deref(), budget), (size, tokens), "{name}");
         }
     }
 }

@@ -226,7 +226,7 @@ pub fn findings(curves: &Curves, subjects: &[Subject], findings: &mut Findings) 
     for group in curves.groups(subjects) {
         for print in fingerprints(&group).iter().filter(|print| print.is_other()) {
             let message = "paired jitter of another order of batches".to_owned();
-            let occurrence = Occurrence::of(print.run, print.text(group.runs.len()));
+            let occurrence = Occurrence::in_experiment(print.run, print.text(group.runs.len()));
             findings.add("data-order", Scope::Run, "curve", message, occurrence);
         }
         let mut events: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -237,7 +237,7 @@ pub fn findings(curves: &Curves, subjects: &[Subject], findings: &mut Findings) 
         }
         for (run, events) in events {
             let message = format!("differs from its siblings by more than {SPIKE}");
-            let occurrence = Occurrence::of(run, events.join("; "));
+            let occurrence = Occurrence::in_experiment(run, events.join("; "));
             findings.add("loss-spike", Scope::Set, "curve", message, occurrence);
         }
     }

@@ -14,7 +14,7 @@ pub fn document() -> String {
         "### Rules\n\n| rule | severity | finds | why it matters | what to do |\n|---|---|---|---|---|\n",
     );
     for rule in RULES {
-        let cells = [rule.checks, rule.why, rule.help].map(|text| text.trim_end_matches('.'));
+        let cells = [rule.checks, rule.reason, rule.help].map(|text| text.trim_end_matches('.'));
         let [checks, why, help] = cells;
         out +=
             &format!("| `{}` | {} | {checks} | {why} | {help} |\n", rule.id, rule.severity.word());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lab::field::Topic;
 
 use crate::devices::Reading;
-use crate::value::Value;
+use crate::value::KeyValue;
 use crate::vocabularies::{LINGUA, Vocabulary};
 
 /// One experiment as its author wrote it, with our keys.
@@ -18,7 +18,7 @@ pub struct Experiment {
     /// The file it was read from, with the line if there is one.
     pub source: String,
     /// Values by our key, or by the author's own where no row of a table has it.
-    pub values: BTreeMap<String, Value>,
+    pub values: BTreeMap<String, KeyValue>,
     /// The author's names for keys, where they differ from ours.
     pub written_as: BTreeMap<String, String>,
     /// Keys that come from a comment, which no program reads.
@@ -75,7 +75,7 @@ pub struct Names {
 
 impl Names {
     /// The names of one vocabulary.
-    pub fn of(vocabulary: &'static Vocabulary) -> Names {
+    pub fn of_vocabulary(vocabulary: &'static Vocabulary) -> Names {
         Names { vocabulary: Some(vocabulary), own: BTreeMap::new() }
     }
 

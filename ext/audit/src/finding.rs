@@ -1,4 +1,4 @@
-//! Findings: what a rule saw, and where. Equal ones are merged into one with several places.
+//! Findings: what a rule saw, and where. Equal ones are merged into one with several occurrences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,25 @@ pub struct Occurrence {
     /// The other experiment of a pair.
     pub against: Option<String>,
     /// The observation, with both values for a pair.
-    pub says: String,
+    pub observation: String,
 }
 
 impl Occurrence {
     /// In one experiment.
-    pub(crate) fn of(experiment: &str, says: impl Into<String>) -> Occurrence {
-        Occurrence { experiment: experiment.to_owned(), against: None, says: says.into() }
+    pub(crate) fn in_experiment(experiment: &str, observation: impl Into<String>) -> Occurrence {
+        Occurrence {
+            experiment: experiment.to_owned(),
+            against: None,
+            observation: observation.into(),
+        }
     }
 
     /// Between an experiment and the one that it is compared with.
-    pub(crate) fn between(base: &str, other: &str, says: impl Into<String>) -> Occurrence {
-        Occurrence { against: Some(other.to_owned()), ..Occurrence::of(base, says) }
+    pub(crate) fn between(base: &str, other: &str, observation: impl Into<String>) -> Occurrence {
+        Occurrence {
+            against: Some(other.to_owned()),
+            ..Occurrence::in_experiment(base, observation)
+        }
     }
 }
 
@@ -45,10 +52,10 @@ pub struct Finding {
     pub scope: Scope,
     /// The key it is about; empty if it is about the whole experiment.
     pub key: String,
-    /// One line, without places.
+    /// One line, without the experiments.
     pub message: String,
     /// Sorted.
-    pub places: Vec<Occurrence>,
+    pub occurrences: Vec<Occurrence>,
 }
 
 /// Findings by rule, key and message.
@@ -72,11 +79,11 @@ impl Findings {
     /// Keys and experiments with findings from rules that start with a prefix.
     pub(crate) fn keys_reported_by(&self, rules: &str) -> BTreeSet<(String, String)> {
         let mut reported = BTreeSet::new();
-        for ((_, key, _), (_, places)) in
+        for ((_, key, _), (_, occurrences)) in
             self.0.iter().filter(|((id, ..), _)| id.starts_with(rules))
         {
-            for place in places {
-                let both = [Some(&place.experiment), place.against.as_ref()];
+            for occurrence in occurrences {
+                let both = [Some(&occurrence.experiment), occurrence.against.as_ref()];
                 reported.extend(both.into_iter().flatten().map(|name| (key.clone(), name.clone())));
             }
         }
@@ -84,10 +91,10 @@ impl Findings {
     }
 
     pub(crate) fn into_list(self) -> Vec<Finding> {
-        let list = self.0.into_iter().map(|((rule, key, message), (scope, mut places))| {
-            places.sort();
-            places.dedup();
-            Finding { rule, scope, key, message, places }
+        let list = self.0.into_iter().map(|((rule, key, message), (scope, mut occurrences))| {
+            occurrences.sort();
+            occurrences.dedup();
+            Finding { rule, scope, key, message, occurrences }
         });
         list.collect()
     }

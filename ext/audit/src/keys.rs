@@ -7,7 +7,7 @@ use lab::field::{Absent, Class, FieldDef, Kind, TABLE, Topic};
 
 use crate::foreign::FOREIGN;
 use crate::launchers::{LAUNCH_CHOICES, LAUNCH_COMMANDS, LAUNCH_HARMLESS, LAUNCH_PARTS, LAUNCHERS};
-use crate::value::Value;
+use crate::value::KeyValue;
 use crate::vocabularies::{self, GENERIC, LINGUA, Meaning, Vocabulary};
 
 /// The slots that Canon layers fill, as letters; empty for none.
@@ -172,10 +172,10 @@ pub(crate) fn is_name(key: &str) -> bool {
 
 /// Whether a key without a row is a result: a measurement, or in a table a record of the run.
 pub(crate) fn is_result(key: &str, cell: &str, in_table: bool) -> bool {
-    let value = Value::parse(cell);
+    let value = KeyValue::parse(cell);
     let not_a_number = ["nan", "inf", "-inf", "infinity", "-infinity"];
     let numeric = match &value {
-        None | Some(Value::Number(_)) => true,
+        None | Some(KeyValue::Number(_)) => true,
         Some(_) => not_a_number.contains(&cell.trim().to_lowercase().as_str()),
     };
     let empty = value.is_none();
@@ -261,16 +261,16 @@ pub(crate) fn is_switch(path: &str) -> bool {
 
 /// Normalises a value as the key's row requires. Off is written in many ways: `0`, `0.0`, `none` and
 /// `false`. For a key with a word for none, `false` becomes that word.
-pub(crate) fn normal(path: &str, value: Value) -> Value {
+pub(crate) fn normal(path: &str, value: KeyValue) -> KeyValue {
     let Some(row) = row(path).filter(|row| row.path == path) else { return value };
     let switch = matches!(row.kind, Kind::Bool);
     if (switch || is_switch(path)) && value.is_off() {
         // A factor is switched by its size.
-        Value::Bool(false)
-    } else if switch && (value == Value::int(1) || value.is_on()) {
-        Value::Bool(true)
-    } else if value == Value::Bool(false) && is_nothing(row) {
-        Value::text("none")
+        KeyValue::Bool(false)
+    } else if switch && (value == KeyValue::int(1) || value.is_on()) {
+        KeyValue::Bool(true)
+    } else if value == KeyValue::Bool(false) && is_nothing(row) {
+        KeyValue::text("none")
     } else {
         value
     }
@@ -325,11 +325,11 @@ pub(crate) fn is_measured(path: &str) -> bool {
 }
 
 /// Translates a foreign word into ours.
-pub(crate) fn synonym(path: &str, value: Value) -> Value {
+pub(crate) fn synonym(path: &str, value: KeyValue) -> KeyValue {
     let text = value.to_string();
     let words = find(path).map_or(&[][..], |row| row.synonyms);
     let ours = words.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(&text));
-    ours.map_or(value, |(_, ours)| Value::text(*ours))
+    ours.map_or(value, |(_, ours)| KeyValue::text(*ours))
 }
 
 /// Whether a path is a key of the treatment or below one.

@@ -7,16 +7,16 @@ use compiler::number::Ratio;
 use crate::devices::{MOST, ONE_MACHINE, Reading, devices};
 use crate::experiment::Experiment;
 use crate::keys::{COMMENT, COUNTS, DEVICES, NODE_DEVICES, NODE_TASKS, NODES, TASKS};
-use crate::value::{Value, shown};
+use crate::value::{KeyValue, shown};
 
 const ONE: Ratio = Ratio { num: 1, den: 1 };
 
 impl Experiment {
     /// Adds one key of a launch.
-    pub(crate) fn launched(&mut self, path: &str, key: &str, value: Value) {
+    pub(crate) fn launched(&mut self, path: &str, key: &str, value: KeyValue) {
         let most = i128::from(MOST);
         let counts = value.number().is_some_and(|n| n.den == 1 && (1..=most).contains(&n.num));
-        let any = path == DEVICES && value == Value::text("any");
+        let any = path == DEVICES && value == KeyValue::text("any");
         if !counts && !any {
             let reason = "it is not a number from 1 on".to_owned();
             self.devices.keys.push((format!("`{key}` is {value}"), reason));
@@ -40,13 +40,13 @@ impl Experiment {
     /// A key of a launch and its value, as its author wrote them.
     fn as_written(&self, path: &str) -> String {
         let name = self.written_as.get(path).map_or(path, String::as_str);
-        let value = self.values.get(path).map_or_else(String::new, Value::to_string);
+        let value = self.values.get(path).map_or_else(String::new, KeyValue::to_string);
         format!("`{name}` is {value}")
     }
 
     /// Combines all keys of a launch into one number of devices.
     pub(crate) fn count_launch(&mut self) {
-        let number = |path: &str| self.values.get(path).and_then(Value::number);
+        let number = |path: &str| self.values.get(path).and_then(KeyValue::number);
         let [total, per_node, node_tasks, nodes, tasks] = COUNTS.map(number);
         // One launcher task may use all devices of its node, so the device count takes precedence.
         let each = if per_node.is_some() { NODE_DEVICES } else { NODE_TASKS };
@@ -73,9 +73,10 @@ impl Experiment {
                 // One task may start the processes of its node.
                 Some(devices) if [devices, ONE].contains(&tasks) || nodes == Some(tasks) => {}
                 Some(_) => {
-                    let other = if total.is_some() { vec![DEVICES] } else { vec![NODES, each] };
-                    disagree
-                        .extend([TASKS].into_iter().chain(other).map(|path| self.as_written(path)));
+                    let compared = if total.is_some() { vec![DEVICES] } else { vec![NODES, each] };
+                    disagree.extend(
+                        [TASKS].into_iter().chain(compared).map(|path| self.as_written(path)),
+                    );
                 }
                 None => {
                     let reason = "the number of devices per task is not given".to_owned();
@@ -84,17 +85,17 @@ impl Experiment {
             }
         }
         if let Some(total) = unread {
-            let both = format!("{}, {}", self.as_written(DEVICES), self.as_written(NODES));
+            let keys = format!("{}, {}", self.as_written(DEVICES), self.as_written(NODES));
             let reason = "it is unclear whether that is per node or in total".to_owned();
-            self.devices.keys.push((both, reason));
+            self.devices.keys.push((keys, reason));
             // Store text instead of a number: no budget follows from it, but a difference still shows.
             let text = format!("{} per node or in total", shown(total));
-            self.values.insert(DEVICES.to_owned(), Value::text(text));
+            self.values.insert(DEVICES.to_owned(), KeyValue::text(text));
         }
         if let (None, Some(product)) = (total, product)
             && !self.values.contains_key(DEVICES)
         {
-            self.values.insert(DEVICES.to_owned(), Value::Number(product));
+            self.values.insert(DEVICES.to_owned(), KeyValue::Number(product));
         }
         self.devices.disagree.append(&mut disagree);
     }
@@ -103,7 +104,7 @@ impl Experiment {
     pub fn read_devices<'a>(&mut self, comments: impl IntoIterator<Item = (usize, &'a str)>) {
         let mut reading = devices(comments);
         let launch = self.of_launch();
-        let keyed = self.values.get(DEVICES).and_then(Value::number);
+        let keyed = self.values.get(DEVICES).and_then(KeyValue::number);
         match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != integer(count) => {
                 reading.disagree.push(format!(
@@ -121,11 +122,11 @@ impl Experiment {
         }
         // The trainer corrects `dp_replicate`, so use the product only if nothing else gives a number.
         if let Some(count) = reading.count.filter(|_| keyed.is_none()) {
-            self.values.insert(DEVICES.to_owned(), Value::Number(integer(count)));
+            self.values.insert(DEVICES.to_owned(), KeyValue::Number(integer(count)));
             self.written_as.insert(DEVICES.to_owned(), "gpus_from_comment".to_owned());
             self.comments.insert(DEVICES.to_owned());
         } else if let Some(devices) = keyed.or(launch) {
-            self.values.insert(DEVICES.to_owned(), Value::Number(devices));
+            self.values.insert(DEVICES.to_owned(), KeyValue::Number(devices));
         }
         // Keys take precedence.
         let Reading { disagree, keys, .. } = std::mem::take(&mut self.devices);
@@ -139,7 +140,7 @@ impl Experiment {
     fn of_launch(&self) -> Option<Ratio> {
         let key = |name: &str| {
             let known = ["distributed", "lingua"].iter().find_map(|section| {
-                self.values.get(&format!("{section}.{name}")).and_then(Value::number)
+                self.values.get(&format!("{section}.{name}")).and_then(KeyValue::number)
             });
             known.filter(|n| n.num > 0)
         };
@@ -161,13 +162,14 @@ mod tests {
 
     fn read(keys: &[(&str, &str)]) -> Experiment {
         let keys = keys.iter().zip(1..).map(|((key, cell), line)| (line, *key, *cell));
-        let mut experiment = Experiment::of_keys("a", "a.yaml", &Names::of(&LINGUA), keys).unwrap();
+        let mut experiment =
+            Experiment::of_keys("a", "a.yaml", &Names::of_vocabulary(&LINGUA), keys).unwrap();
         experiment.read_devices([]);
         experiment
     }
 
     fn count(experiment: &Experiment) -> Option<Ratio> {
-        experiment.values.get(DEVICES).and_then(Value::number)
+        experiment.values.get(DEVICES).and_then(KeyValue::number)
     }
 
     #[test]
@@ -221,8 +223,8 @@ mod tests {
             &[("gpus", "8.5")],
         ] {
             let read = read(keys);
-            let whole = count(&read).filter(|n| n.den == 1 && n.num > 0);
-            assert_eq!(whole, None, "{keys:?}");
+            let total = count(&read).filter(|n| n.den == 1 && n.num > 0);
+            assert_eq!(total, None, "{keys:?}");
         }
     }
 

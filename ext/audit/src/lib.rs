@@ -46,13 +46,13 @@ pub use devices::{Reading, devices};
 pub use document::document;
 pub use experiment::{BadInput, Declared, Experiment, MAX_EXPERIMENTS, Names, Origin};
 pub use finding::{Finding, Findings, Occurrence, Scope};
-pub use report::{Json, Report, json, text};
-pub use rules::{Own, Rule, Rules, Severity, TABLE};
+pub use report::{AuditReport, Json, json, text};
+pub use rules::{BuiltInRule, RuleDetails, Rules, Severity, TABLE};
 pub use rules_file::{BadRules, rules};
 pub use subject::Subject;
 pub use table::{markdown, records, table, table_in};
 pub use toml_keys::toml_keys;
-pub use value::Value;
+pub use value::KeyValue;
 
 /// Prepares experiments for the rules, sorted by name.
 pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
@@ -62,7 +62,7 @@ pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
 }
 
 /// Applies every rule. `curves` are the findings from the experiments' curves, if any.
-pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
+pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> AuditReport {
     let mut findings = curves;
     names::names(subjects, &mut findings);
     budget::budgets(subjects, &mut findings);

@@ -13,7 +13,7 @@ use lab::verdict::{self, Outcome};
 
 use crate::experiment::{Declared, Experiment, Origin};
 use crate::keys::{self, BARE_GRAPH, BARE_MANIFEST, CANON, SLOT_PLACES};
-use crate::value::Value;
+use crate::value::KeyValue;
 
 /// The fill of a slot that is not a Canon layer.
 const FILL: &str = "arch.fill";
@@ -57,23 +57,23 @@ impl Experiment {
                 && let FieldValue::List(pair) = field
             {
                 for (path, beta) in ["optimizer.beta1", "optimizer.beta2"].iter().zip(pair) {
-                    values.insert((*path).to_owned(), Value::from(beta));
+                    values.insert((*path).to_owned(), KeyValue::from(beta));
                 }
                 continue;
             }
-            values.insert(path.clone(), keys::normal(path, Value::from(field)));
+            values.insert(path.clone(), keys::normal(path, KeyValue::from(field)));
         }
         for path in ["batch.tokens_per_step", "budget.steps", "budget.tokens"] {
             if let Some(value) = locked.value(path) {
-                values.insert(path.to_owned(), Value::from(value));
+                values.insert(path.to_owned(), KeyValue::from(value));
             }
         }
         arch(&locked.arch.compiled, &experiment.definitions, values);
         let bare = canonical::identify(&erase_all(&locked.arch.compiled.graph));
-        values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
-        values.insert(BARE_MANIFEST.to_owned(), Value::text(bare.manifest.to_string()));
+        values.insert(BARE_GRAPH.to_owned(), KeyValue::text(bare.graph.to_string()));
+        values.insert(BARE_MANIFEST.to_owned(), KeyValue::text(bare.manifest.to_string()));
         if let Some(unfilled) = locked.arch.unfilled_form() {
-            values.insert(SLOT_PLACES.to_owned(), Value::text(unfilled.to_string()));
+            values.insert(SLOT_PLACES.to_owned(), KeyValue::text(unfilled.to_string()));
         }
         experiment
     }
@@ -108,7 +108,7 @@ fn declaration(lock: &Comparison, arm: &str) -> Option<Declared> {
 fn arch(
     compiled: &Compiled,
     definitions: &BTreeMap<String, String>,
-    values: &mut BTreeMap<String, Value>,
+    values: &mut BTreeMap<String, KeyValue>,
 ) {
     let fills = verdict::fills(&compiled.graph);
     let is_canon = |set: &str, slot: &str| {
@@ -117,15 +117,15 @@ fn arch(
     };
     // A name does not identify a fill.
     let fill_of = |name: &str| match definitions.get(name) {
-        Some(definition) => Value::text(format!("{name} [{definition}]")),
-        None => Value::parse(name).unwrap_or_else(|| Value::text("")),
+        Some(definition) => KeyValue::text(format!("{name} [{definition}]")),
+        None => KeyValue::parse(name).unwrap_or_else(|| KeyValue::text("")),
     };
     let lines = field_lines(&compiled.fields);
     let sets: BTreeSet<&str> = lines.iter().filter_map(|line| layer_set(&line.path)).collect();
     let alike = sets.len() <= 1;
     let mut canon_slots = String::new();
     for line in &lines {
-        let value = Value::parse(&line.value).unwrap_or_else(|| Value::text(""));
+        let value = KeyValue::parse(&line.value).unwrap_or_else(|| KeyValue::text(""));
         let Some(set) = layer_set(&line.path) else {
             let slot = line.path.rsplit_once(".slots.").filter(|(_, slot)| !slot.contains('.'));
             let value = if slot.is_some() { fill_of(&line.value) } else { value };
@@ -158,11 +158,11 @@ fn arch(
         };
         values.insert(path, value);
     }
-    values.insert(CANON.to_owned(), Value::text(canon_slots));
-    if let Some(kind) = values.get("arch.mixer").map(Value::to_string) {
-        values.entry("arch.mixer.short_conv".to_owned()).or_insert(Value::Bool(false));
+    values.insert(CANON.to_owned(), KeyValue::text(canon_slots));
+    if let Some(kind) = values.get("arch.mixer").map(KeyValue::to_string) {
+        values.entry("arch.mixer.short_conv".to_owned()).or_insert(KeyValue::Bool(false));
         if kind != "attention" {
-            values.entry("arch.mixer.qk_norm".to_owned()).or_insert(Value::Bool(false));
+            values.entry("arch.mixer.qk_norm".to_owned()).or_insert(KeyValue::Bool(false));
         }
     }
 }

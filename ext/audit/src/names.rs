@@ -10,34 +10,46 @@ use crate::subject::Subject;
 use crate::value::shown;
 
 pub(crate) fn names(subjects: &[Subject], findings: &mut Findings) {
-    for pair in subjects.windows(2) {
-        if let [a, b] = pair
-            && a.name == b.name
-        {
-            let both =
-                Occurrence::between(&a.name, &b.name, format!("{} | {}", a.source, b.source));
-            findings.add("name-twice", Scope::Set, "", "two experiments have the same name", both);
-        }
-    }
+    find_repeated_names(subjects, findings);
     for subject in subjects {
         if let Some(state) = &subject.unfinished {
-            let run = Occurrence::of(&subject.name, format!("it is {state}"));
+            let run = Occurrence::in_experiment(&subject.name, format!("it is {state}"));
             findings.add("unfinished", Scope::Run, "", "a run did not reach its end", run);
         }
-        for NumberClaim { path, values, word } in &subject.claims.numbers {
-            let Some(value) = subject.number(path).filter(|value| !values.contains(value)) else {
-                continue;
-            };
-            let message = format!("the name says {word}, but {path} is {}", shown(value));
-            findings.add(
-                "name-value",
-                Scope::Set,
-                path,
-                message,
-                Occurrence::of(&subject.name, ""),
-            );
+        find_wrong_numbers(subject, findings);
+    }
+    find_wrong_canon(subjects, findings);
+}
+
+fn find_repeated_names(subjects: &[Subject], findings: &mut Findings) {
+    for neighbours in subjects.windows(2) {
+        if let [a, b] = neighbours
+            && a.name == b.name
+        {
+            let pair =
+                Occurrence::between(&a.name, &b.name, format!("{} | {}", a.source, b.source));
+            findings.add("name-twice", Scope::Set, "", "two experiments have the same name", pair);
         }
     }
+}
+
+fn find_wrong_numbers(subject: &Subject, findings: &mut Findings) {
+    for NumberClaim { path, values, word } in &subject.claims.numbers {
+        let Some(value) = subject.number(path).filter(|value| !values.contains(value)) else {
+            continue;
+        };
+        let message = format!("the name says {word}, but {path} is {}", shown(value));
+        findings.add(
+            "name-value",
+            Scope::Set,
+            path,
+            message,
+            Occurrence::in_experiment(&subject.name, ""),
+        );
+    }
+}
+
+fn find_wrong_canon(subjects: &[Subject], findings: &mut Findings) {
     // If no experiment has a key for slots, nothing is known about them.
     let has_slots = subjects.iter().any(|s| s.facts.get(CANON).is_some_and(|fact| fact.written));
     let treated = |s: &Subject| s.value(CANON).filter(|_| has_slots).map(|value| !value.is_off());
@@ -67,7 +79,13 @@ pub(crate) fn names(subjects: &[Subject], findings: &mut Findings) {
                 _,
             ) => continue,
         };
-        findings.add("name-canon", Scope::Set, CANON, message, Occurrence::of(&subject.name, ""));
+        findings.add(
+            "name-canon",
+            Scope::Set,
+            CANON,
+            message,
+            Occurrence::in_experiment(&subject.name, ""),
+        );
     }
 }
 

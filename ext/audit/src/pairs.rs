@@ -14,7 +14,7 @@ use crate::finding::{Findings, Occurrence, Scope};
 use crate::keys::{BARE, BARE_GRAPH, CANON, of_treatment};
 use crate::rules::Pairs;
 use crate::subject::Subject;
-use crate::value::Value;
+use crate::value::KeyValue;
 
 /// Twins, as indices in the set: without and with the treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ impl<'a> Contents<'a> {
                 && !of_treatment(&declared.ignore, path)
         };
         let mut decides: BTreeMap<&str, bool> = BTreeMap::new();
-        let mut columns: BTreeMap<&str, Vec<(usize, &Value)>> = BTreeMap::new();
+        let mut columns: BTreeMap<&str, Vec<(usize, &KeyValue)>> = BTreeMap::new();
         for (at, subject) in subjects.iter().enumerate() {
             for path in subject.compared() {
                 let decides = *decides.entry(path).or_insert_with(|| compared(subject, path));
@@ -93,28 +93,29 @@ impl<'a> Contents<'a> {
         contents
     }
 
-    fn apart(&self, a: usize, b: usize) -> usize {
+    /// The number of keys in which two experiments differ.
+    fn distance(&self, a: usize, b: usize) -> usize {
         let (Some(a), Some(b)) = (self.rows.get(a), self.rows.get(b)) else { return usize::MAX };
         a.iter().zip(b).filter(|(a, b)| a != b).count()
     }
 
     /// Keys in which two experiments differ.
     fn differing(&self, a: usize, b: usize) -> Vec<&'a str> {
-        let (Some(one), Some(other)) = (self.rows.get(a), self.rows.get(b)) else {
+        let (Some(a), Some(b)) = (self.rows.get(a), self.rows.get(b)) else {
             return Vec::new();
         };
-        let both = self.keys.iter().zip(one.iter().zip(other));
-        both.filter(|(_, (a, b))| a != b).map(|(key, _)| *key).collect()
+        let cells = self.keys.iter().zip(a.iter().zip(b));
+        cells.filter(|(_, (a, b))| a != b).map(|(key, _)| *key).collect()
     }
 }
 
 /// A value as text with its type: the text `1` differs from the number 1.
-fn typed(value: &Value) -> String {
+fn typed(value: &KeyValue) -> String {
     let kind = match value {
-        Value::Number(_) => 'n',
-        Value::Bool(_) => 'b',
-        Value::Text(_) => 't',
-        Value::List(_) => 'l',
+        KeyValue::Number(_) => 'n',
+        KeyValue::Bool(_) => 'b',
+        KeyValue::Text(_) => 't',
+        KeyValue::List(_) => 'l',
     };
     format!("{kind}{value}")
 }
@@ -134,13 +135,13 @@ pub(crate) fn partners(
     let mut partners = Partners::default();
     let mut open: BTreeSet<usize> = with.iter().copied().collect();
     let mut free: BTreeSet<usize> = without.iter().copied().collect();
-    named(subjects, declared, (&with, &without), &contents, &mut partners.pairs);
+    pair_by_name(subjects, declared, (&with, &without), &contents, &mut partners.pairs);
     for pair in &partners.pairs {
         open.remove(&pair.with);
         free.remove(&pair.without);
     }
-    equal(&contents, &mut open, &mut free, &mut partners.pairs);
-    nearest(subjects, &contents, &mut open, &mut free, &mut partners);
+    pair_equal(&contents, &mut open, &mut free, &mut partners.pairs);
+    pair_nearest(subjects, &contents, &mut open, &mut free, &mut partners);
     if let ([_, _], [], true, true) =
         (subjects, partners.pairs.as_slice(), locked.is_empty(), is_first)
     {
@@ -163,13 +164,13 @@ fn only_two(subjects: &[Subject], declared: &Pairs, contents: &Contents<'_>) -> 
     let repeats = contents.differing(0, 1).iter().all(|path| path.starts_with("seeds."));
     let mut treatment =
         a.compared().chain(b.compared()).filter(|path| of_treatment(&declared.treatment, path));
-    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(Value::is_off));
+    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(KeyValue::is_off));
     let differs = treatment.any(|path| a.value(path) != b.value(path) && !off(path));
     (!repeats || differs).then_some(Pair { without: 0, with: 1 })
 }
 
 /// Pairs by name. A base may be paired with arms of several treatments, but only by name.
-fn named(
+fn pair_by_name(
     subjects: &[Subject],
     declared: &Pairs,
     (with, without): (&[usize], &[usize]),
@@ -193,7 +194,7 @@ fn named(
         let Some(bases) = bases.get(stem) else { continue };
         let mut candidates = Vec::new();
         for with in &arms {
-            let apart = |without: &usize| (contents.apart(*without, *with), *without, *with);
+            let apart = |without: &usize| (contents.distance(*without, *with), *without, *with);
             candidates.extend(bases.iter().map(apart));
         }
         candidates.sort_unstable();
@@ -209,7 +210,7 @@ fn named(
 }
 
 /// Pairs of equal contents, in the order of the set.
-fn equal(
+fn pair_equal(
     contents: &Contents<'_>,
     open: &mut BTreeSet<usize>,
     free: &mut BTreeSet<usize>,
@@ -243,34 +244,38 @@ fn words(subject: &Subject) -> BTreeSet<&str> {
 /// Whether two experiments may have read the same data: a key that says which data agrees, or none says it.
 fn share_data(a: &Subject, b: &Subject) -> bool {
     let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
-    let says = |subject: &Subject, path: &str| {
+    let identifies_data = |subject: &Subject, path: &str| {
         let names = match locks {
             true => ["data.task", "data.source", "data.digest"].contains(&path),
             false => path == "data.task" || subject.own.get(path) == Some(&Topic::Data),
         };
         names && subject.facts.get(path).is_some_and(|fact| fact.written)
     };
-    let which = |subject: &'_ Subject| -> BTreeSet<String> {
-        subject.compared().filter(|path| says(subject, path)).map(str::to_owned).collect()
+    let data_keys = |subject: &'_ Subject| -> BTreeSet<String> {
+        subject
+            .compared()
+            .filter(|path| identifies_data(subject, path))
+            .map(str::to_owned)
+            .collect()
     };
-    let (ours, theirs) = (which(a), which(b));
-    let mut both = ours.intersection(&theirs).peekable();
+    let (keys_of_a, keys_of_b) = (data_keys(a), data_keys(b));
+    let mut shared = keys_of_a.intersection(&keys_of_b).peekable();
     if locks && a.value("data.task") != b.value("data.task") {
         return false;
     }
     let text = |subject: &Subject| {
         subject.value("data.task").is_some_and(|task| task.to_string() == "text")
     };
-    let mut both =
-        both.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
-    both.peek().is_none() || both.any(|path| a.value(path) == b.value(path))
+    let mut shared =
+        shared.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
+    shared.peek().is_none() || shared.any(|path| a.value(path) == b.value(path))
 }
 
 /// The words of names, by experiment.
 type Words<'a> = BTreeMap<usize, BTreeSet<&'a str>>;
 
 /// How many words the names of two experiments share.
-fn shared(names: &Words<'_>, a: &usize, b: &usize) -> usize {
+fn shared_words(names: &Words<'_>, a: &usize, b: &usize) -> usize {
     match (names.get(a), names.get(b)) {
         (Some(a), Some(b)) => a.intersection(b).count(),
         (None, _) | (_, None) => 0,
@@ -290,11 +295,11 @@ fn candidates(
         for (other_rank, without) in free.iter().enumerate() {
             let both = subjects.get(*with).zip(subjects.get(*without));
             let related = both.is_some_and(|(with, without)| share_data(with, without));
-            let shared = shared(names, without, with);
+            let shared = shared_words(names, without, with);
             if shared == 0 && !related {
                 continue;
             }
-            let apart = contents.apart(*without, *with);
+            let apart = contents.distance(*without, *with);
             candidates.push(((Reverse(shared), apart, rank.abs_diff(other_rank)), *without, *with));
         }
     }
@@ -304,7 +309,7 @@ fn candidates(
 
 /// Pairs the remaining experiments: most shared words in the name first, then nearest contents. Names do
 /// not change with contents, so a further confound does not move an arm to another base.
-fn nearest(
+fn pair_nearest(
     subjects: &[Subject],
     contents: &Contents<'_>,
     open: &mut BTreeSet<usize>,
@@ -336,8 +341,8 @@ fn nearest(
             // Others at the same distance, where the name prefers none.
             let rival = |base: &&usize| {
                 *base != without
-                    && contents.apart(**base, *with) == *apart
-                    && shared(&names, base, with) == *alike
+                    && contents.distance(**base, *with) == *apart
+                    && shared_words(&names, base, with) == *alike
             };
             let rivals: Vec<usize> = free.iter().filter(rival).copied().collect();
             let pair = Pair { without: *without, with: *with };
@@ -365,7 +370,7 @@ fn lonely(
         return Vec::new();
     }
     let paired: BTreeSet<usize> = pairs.iter().flat_map(|p| [p.without, p.with]).collect();
-    let has_it = |at: usize| paired.contains(&at);
+    let is_paired = |at: usize| paired.contains(&at);
     // The same experiment under another name is already paired there.
     let text = |at: usize| {
         let facts = subjects.get(at).map(|subject| &subject.facts)?;
@@ -375,7 +380,7 @@ fn lonely(
         Some(lines.collect::<String>())
     };
     let mut alone: Vec<usize> = with.iter().chain(without).copied().collect();
-    alone.retain(|at| !has_it(*at));
+    alone.retain(|at| !is_paired(*at));
     alone.sort_unstable();
     if alone.is_empty() {
         return Vec::new();
@@ -385,7 +390,8 @@ fn lonely(
     alone
         .map(|at| {
             let others = if with.contains(&at) { without } else { with };
-            let nearest = others.iter().min_by_key(|other| (contents.apart(at, **other), **other));
+            let nearest =
+                others.iter().min_by_key(|other| (contents.distance(at, **other), **other));
             (at, nearest.copied())
         })
         .collect()
@@ -396,8 +402,8 @@ pub(crate) fn bundles(subjects: &[Subject], findings: &mut Findings) {
     for subject in subjects {
         for declared in &subject.declared {
             let Some(bundle) = &declared.bundle else { continue };
-            let both = Occurrence::between(&declared.base, &subject.name, "");
-            findings.add("twin-bundle", Scope::Set, "", bundle.as_str(), both);
+            let pair = Occurrence::between(&declared.base, &subject.name, "");
+            findings.add("twin-bundle", Scope::Set, "", bundle.as_str(), pair);
         }
     }
 }
@@ -440,14 +446,14 @@ pub(crate) fn unclear(
             None => String::new(),
         };
         let listed: Vec<String> = rivals.iter().take(LISTED).map(each).collect();
-        let says = format!("equally similar: {}{more}", listed.join(", "));
-        let both = Occurrence::between(name(pair.without), name(pair.with), says);
+        let observation = format!("equally similar: {}{more}", listed.join(", "));
+        let occurrence = Occurrence::between(name(pair.without), name(pair.with), observation);
         let message = "another experiment is equally similar, and no name tells which is the twin";
-        findings.add("twin-unclear", Scope::Pair, "", message, both);
+        findings.add("twin-unclear", Scope::Pair, "", message, occurrence);
     }
 }
 
-/// For a message: keys in which an experiment without a partner differs from the nearest.
+/// Reports experiments without a partner, with the keys in which each differs from the nearest.
 pub(crate) fn missing(
     subjects: &[Subject],
     partners: &Partners,
@@ -460,12 +466,13 @@ pub(crate) fn missing(
     let contents = Contents::new(subjects, declared);
     for (at, nearest) in &partners.lonely {
         let Some(subject) = subjects.get(*at) else { continue };
-        let other = nearest.and_then(|nearest| Some((nearest, &subjects.get(nearest)?.name)));
-        let says = other.map(|(nearest, name)| match contents.differing(*at, nearest).as_slice() {
-            [] => format!("{name} is equal, but has another twin"),
-            keys => format!("most similar: {name}, which differs in {}", keys.join(", ")),
-        });
-        let lonely = Occurrence::of(&subject.name, says.unwrap_or_default());
+        let nearest = nearest.and_then(|nearest| Some((nearest, &subjects.get(nearest)?.name)));
+        let observation =
+            nearest.map(|(nearest, name)| match contents.differing(*at, nearest).as_slice() {
+                [] => format!("{name} is equal, but has another twin"),
+                keys => format!("most similar: {name}, which differs in {}", keys.join(", ")),
+            });
+        let lonely = Occurrence::in_experiment(&subject.name, observation.unwrap_or_default());
         findings.add("missing-twin", Scope::Set, "", "no twin, although others have one", lonely);
     }
 }
@@ -490,12 +497,12 @@ pub(crate) fn unpaired(
     };
     let treated = subjects.iter().any(|s| s.treated(&declared.treatment));
     let reason = if !subjects.iter().any(writes_treatment) {
-        let other = match declared.treatment.iter().any(|path| path == CANON) {
+        let other_name = match declared.treatment.iter().any(|path| path == CANON) {
             true => " (nor `model.canon_set`)",
             false => "",
         };
         format!(
-            "no column or key `{treatment}`{other} shows which experiments are treated; for another treatment, a rules \
+            "no column or key `{treatment}`{other_name} shows which experiments are treated; for another treatment, a rules \
              file has `[[pairs]]`, then `treatment = [\"KEY\"]`"
         )
     } else if !treated {

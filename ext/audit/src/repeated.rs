@@ -11,7 +11,7 @@ use crate::experiment::Origin;
 use crate::finding::{Findings, Occurrence, Scope};
 use crate::keys::{CANON, DEVICES, ROPE_DIMS, ROPE_SHARE, TOKENS, TOKENS_PER_STEP, class, synonym};
 use crate::subject::Subject;
-use crate::value::{Value, near, rounded};
+use crate::value::{KeyValue, rounded, within_share};
 
 /// Tolerance for reported numbers, which are rounded to a few digits.
 const REPORTED: Ratio = Ratio { num: 5, den: 1000 };
@@ -159,16 +159,16 @@ fn explained(path: &str, a: &Subject, b: &Subject) -> bool {
     let mut keys = a.compared().chain(b.compared()).filter(|path| of_arch(path) || *path == LENGTH);
     let of_run = path.starts_with("budget.");
     let tokens = [a, b].map(|subject| subject.number(TOKENS).filter(|_| of_run));
-    let both = match tokens {
-        [Some(ours), Some(theirs)] => {
-            [a.number(path).and_then(|n| n.div(ours)), b.number(path).and_then(|n| n.div(theirs))]
+    let costs = match tokens {
+        [Some(of_a), Some(of_b)] => {
+            [a.number(path).and_then(|n| n.div(of_a)), b.number(path).and_then(|n| n.div(of_b))]
         }
         [_, _] => [a, b].map(|subject| subject.number(path)),
     };
     let known = tokens.iter().all(Option::is_some);
     keys.any(|key| a.value(key) != b.value(key))
-        || match both {
-            [Some(ours), Some(theirs)] => near(ours, theirs, COST),
+        || match costs {
+            [Some(of_a), Some(of_b)] => within_share(of_a, of_b, COST),
             [_, _] => known,
         }
 }
@@ -177,11 +177,11 @@ fn explained(path: &str, a: &Subject, b: &Subject) -> bool {
 pub(crate) fn columns(subjects: &[Subject], findings: &mut Findings) {
     for subject in subjects {
         // A lock's derived values were checked when it was read.
-        let ours = |path: &str| {
+        let is_derived = |path: &str| {
             subject.origin != Origin::Lock && DERIVED.iter().any(|column| column.path == path)
         };
         let written = subject.facts.iter().filter(|(_, fact)| fact.written).map(|(path, _)| path);
-        for path in written.filter(|path| path.starts_with("reported.") || ours(path)) {
+        for path in written.filter(|path| path.starts_with("reported.") || is_derived(path)) {
             let Some(column) = find(path) else { continue };
             let Some(message) = contradiction(column, subject, path) else { continue };
             let key = if column.key == WARMUP && column.path.ends_with("share") {
@@ -189,7 +189,7 @@ pub(crate) fn columns(subjects: &[Subject], findings: &mut Findings) {
             } else {
                 column.key
             };
-            let experiment = Occurrence::of(&subject.name, "");
+            let experiment = Occurrence::in_experiment(&subject.name, "");
             findings.add("reported", Scope::Set, key, message, experiment);
         }
     }
@@ -197,47 +197,50 @@ pub(crate) fn columns(subjects: &[Subject], findings: &mut Findings) {
 
 /// How a column contradicts the keys.
 fn contradiction(column: &Column, subject: &Subject, path: &str) -> Option<String> {
-    let theirs = subject.value(path)?;
+    let reported = subject.value(path)?;
     let name = subject.written_as.get(path).map_or(path, String::as_str);
     match &column.check {
         Check::Keys(over, under) => {
-            let (theirs, ours) = numbers(subject, path, theirs, over, under)?;
-            Some(format!("`{name}` is given as {theirs}, but the keys give {ours}"))
+            let (reported, computed) = numbers(subject, path, reported, over, under)?;
+            Some(format!("`{name}` is given as {reported}, but the keys give {computed}"))
         }
         Check::Step => {
             let many = subject.number("batch.micro_batches").or(subject.number(DEVICES));
             let rows = ["batch.sequences", "batch.accumulation", "data.seq_len"];
             let one = quotient(subject, &rows, &[]);
             let all = one.zip(many).and_then(|(one, many)| one.mul(many));
-            let holds = [one, all].contains(&theirs.number());
+            let holds = [one, all].contains(&reported.number());
             // Without the number of devices, any multiple is possible.
-            let ours = all.filter(|_| !holds && theirs.number().is_some())?;
-            Some(format!("`{name}` is given as {theirs}, but the keys give {}", rounded(ours)))
+            let computed = all.filter(|_| !holds && reported.number().is_some())?;
+            Some(format!(
+                "`{name}` is given as {reported}, but the keys give {}",
+                rounded(computed)
+            ))
         }
         Check::Cost | Check::Data => None,
         Check::Treated => {
             let canon = subject.value(CANON)?;
             let slots = subject.shown(CANON);
-            (canon.is_off() != theirs.is_off())
-                .then(|| format!("`{name}` is {theirs}, but the filled slots are {slots}"))
+            (canon.is_off() != reported.is_off())
+                .then(|| format!("`{name}` is {reported}, but the filled slots are {slots}"))
         }
         Check::Mixer => {
-            let ours = synonym("arch.mixer", theirs.clone());
+            let computed = synonym("arch.mixer", reported.clone());
             let mixer = subject.value("arch.mixer")?;
-            (ours != *theirs && *mixer != ours).then(|| {
-                format!("`{name}` is {theirs}, which means {ours}, but arch.mixer is {mixer}")
+            (computed != *reported && *mixer != computed).then(|| {
+                format!("`{name}` is {reported}, which means {computed}, but arch.mixer is {mixer}")
             })
         }
         Check::Size => {
             let size = subject.claims.size.as_ref()?;
-            (*size != theirs.to_string())
-                .then(|| format!("`{name}` is {theirs}, but the name says {size}"))
+            (*size != reported.to_string())
+                .then(|| format!("`{name}` is {reported}, but the name says {size}"))
         }
         Check::Claim(holds) => {
             let holds = holds(subject)?;
             let word = if holds { "agree" } else { "do not agree" };
-            (holds == theirs.is_off())
-                .then(|| format!("`{name}` is {theirs}, but name and keys {word}"))
+            (holds == reported.is_off())
+                .then(|| format!("`{name}` is {reported}, but name and keys {word}"))
         }
     }
 }
@@ -246,12 +249,12 @@ fn contradiction(column: &Column, subject: &Subject, path: &str) -> Option<Strin
 fn numbers(
     subject: &Subject,
     path: &str,
-    theirs: &Value,
+    reported: &KeyValue,
     over: &[&str],
     under: &[&str],
 ) -> Option<(String, String)> {
     let (plain, unit) = split(path);
-    let word = theirs.to_string();
+    let word = reported.to_string();
     let claimed = quantity(&word).and_then(|(number, letter)| {
         let scale = match letter {
             'T' => 1_000_000_000_000,
@@ -260,11 +263,11 @@ fn numbers(
         };
         number.mul(Ratio { num: scale, den: 1 })
     });
-    let number = theirs.number().or(claimed)?.mul(Ratio { num: i128::from(unit), den: 1 })?;
-    let ours = quotient(subject, over, under)?;
+    let number = reported.number().or(claimed)?.mul(Ratio { num: i128::from(unit), den: 1 })?;
+    let computed = quotient(subject, over, under)?;
     let tolerance = if plain == "reported.tokens_claim" { NAMED } else { REPORTED };
-    let theirs = if theirs.number().is_some() { rounded(number) } else { word };
-    (!near(number, ours, tolerance)).then(|| (theirs, rounded(ours)))
+    let reported = if reported.number().is_some() { rounded(number) } else { word };
+    (!within_share(number, computed, tolerance)).then(|| (reported, rounded(computed)))
 }
 
 /// Parses exactly a number and a unit: `1.3B`.
@@ -295,7 +298,7 @@ fn lr_holds(subject: &Subject) -> Option<bool> {
 
 fn tokens_hold(subject: &Subject) -> Option<bool> {
     let (_, claimed) = subject.claims.tokens.as_ref()?;
-    Some(near(subject.number(TOKENS)?, *claimed, NAMED))
+    Some(within_share(subject.number(TOKENS)?, *claimed, NAMED))
 }
 
 #[cfg(test)]

@@ -10,17 +10,17 @@ use serde::Serialize;
 use crate::experiment::Origin;
 use crate::finding::{Finding, Findings, Scope};
 use crate::pairs::Pair;
-use crate::rules::{Own, Rules, Severity, TABLE};
+use crate::rules::{RuleDetails, Rules, Severity, TABLE};
 use crate::subject::Subject;
 use crate::unknown;
 use crate::vocabularies::{LINGUA, VOCABULARIES, Vocabulary};
 
-/// Places listed for one finding. Further ones are only counted.
-const MAX_PLACES: usize = 8;
+/// Occurrences listed for one finding. Further ones are only counted.
+const MAX_OCCURRENCES: usize = 8;
 
-/// Everything that was found.
+/// The result of an audit.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct AuditReport {
     /// Number of experiments that were read.
     pub experiments: usize,
     /// Without and with the treatment, by name.
@@ -28,7 +28,7 @@ pub struct Report {
     /// Pairs without findings that may affect the result.
     pub clean: Vec<(String, String)>,
     /// The most severe first.
-    pub findings: Vec<(Own, Finding)>,
+    pub findings: Vec<(RuleDetails, Finding)>,
     /// Rules that differ from the built-in ones.
     pub changes: Vec<String>,
     /// Treatments without pairs, and why.
@@ -60,16 +60,16 @@ pub(crate) fn report(
     findings: Findings,
     unpaired: Vec<String>,
     rules: &Rules,
-) -> Report {
+) -> AuditReport {
     let weighed = |finding: Finding| Some((rules.get(&finding.rule)?, finding));
-    let mut findings: Vec<(Own, Finding)> =
+    let mut findings: Vec<(RuleDetails, Finding)> =
         findings.into_list().into_iter().filter_map(weighed).collect();
-    findings.sort_by_key(|(own, finding)| {
-        let Finding { rule, scope: _, key, message, places } = finding;
+    findings.sort_by_key(|(details, finding)| {
+        let Finding { rule, scope: _, key, message, occurrences } = finding;
         let position = rules.position(rule);
-        let most = usize::MAX - places.len();
+        let most = usize::MAX - occurrences.len();
         (
-            std::cmp::Reverse(own.severity),
+            std::cmp::Reverse(details.severity),
             position,
             rule.clone(),
             most,
@@ -84,14 +84,14 @@ pub(crate) fn report(
     let pairs: Vec<(String, String)> = pairs.iter().filter_map(named).collect();
     let clean = clean(&pairs, &findings);
     let listed: Vec<&Finding> = findings.iter().map(|(_, finding)| finding).collect();
-    let unknown = unknown::rest(subjects, &listed);
+    let unknown = unknown::unreported(subjects, &listed);
     let results: BTreeSet<String> = subjects.iter().flat_map(|s| s.results.clone()).collect();
-    let from = |origin: Origin| subjects.iter().any(|subject| subject.origin == origin);
+    let has_origin = |origin: Origin| subjects.iter().any(|subject| subject.origin == origin);
     let unseen = [
-        from(Origin::Lock).then(|| LOCKS.to_owned()),
-        from(Origin::Configuration).then(|| CONFIGURATIONS.to_owned()),
+        has_origin(Origin::Lock).then(|| LOCKS.to_owned()),
+        has_origin(Origin::Configuration).then(|| CONFIGURATIONS.to_owned()),
     ];
-    Report {
+    AuditReport {
         experiments: subjects.len(),
         clean,
         pairs,
@@ -106,11 +106,11 @@ pub(crate) fn report(
 }
 
 /// The pairs in which no finding may affect the result: of the pair itself, or of one of its runs.
-fn clean(pairs: &[(String, String)], findings: &[(Own, Finding)]) -> Vec<(String, String)> {
+fn clean(pairs: &[(String, String)], findings: &[(RuleDetails, Finding)]) -> Vec<(String, String)> {
     let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
     for (_, finding) in findings.iter().filter(|(_, finding)| finding.scope != Scope::Set) {
-        let at = finding.places.iter();
-        spoilt.extend(at.map(|p| (p.experiment.as_str(), p.against.as_deref())));
+        let occurrences = finding.occurrences.iter();
+        spoilt.extend(occurrences.map(|p| (p.experiment.as_str(), p.against.as_deref())));
     }
     let is_clean = |(a, b): &&(String, String)| {
         let (a, b) = (a.as_str(), b.as_str());
@@ -141,15 +141,16 @@ fn names(list: &[String]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-impl Report {
+impl AuditReport {
     /// Whether any finding fails the audit.
     pub fn fails(&self) -> bool {
-        self.findings.iter().any(|(own, _)| own.severity.fails())
+        self.findings.iter().any(|(details, _)| details.severity.fails())
     }
 
     fn headline(&self) -> String {
         let counts = Severity::ALL.iter().filter_map(|severity| {
-            let n = self.findings.iter().filter(|(own, _)| own.severity == *severity).count();
+            let n =
+                self.findings.iter().filter(|(details, _)| details.severity == *severity).count();
             (n > 0).then(|| dsl::counted(n, severity.word()))
         });
         let counts: Vec<String> = counts.collect();
@@ -161,21 +162,21 @@ impl Report {
 }
 
 /// The report as text.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &AuditReport) -> String {
     let mut out = summary(report);
     let mut before = "";
-    for (at, (own, finding)) in report.findings.iter().enumerate() {
+    for (at, (details, finding)) in report.findings.iter().enumerate() {
         if finding.rule != before {
             let checks = TABLE.iter().find(|rule| rule.id == finding.rule);
-            let _ = write!(out, "\n{}: {}\n", own.severity.word(), finding.rule);
+            let _ = write!(out, "\n{}: {}\n", details.severity.word(), finding.rule);
             if let Some(rule) = checks {
                 let _ = writeln!(out, "  {}", rule.checks);
             }
             before = &finding.rule;
         }
-        one(&mut out, finding);
+        write_finding(&mut out, finding);
         if report.findings.get(at + 1).is_none_or(|(_, next)| next.rule != finding.rule) {
-            for (word, text) in [("why", &own.why), ("help", &own.help)] {
+            for (word, text) in [("why", &details.reason), ("help", &details.help)] {
                 if !text.is_empty() {
                     let _ = writeln!(out, "  = {word}: {text}");
                 }
@@ -186,8 +187,8 @@ pub fn text(report: &Report) -> String {
 }
 
 /// The lines before the findings.
-fn summary(report: &Report) -> String {
-    let Report {
+fn summary(report: &AuditReport) -> String {
+    let AuditReport {
         experiments,
         pairs,
         clean,
@@ -208,12 +209,12 @@ fn summary(report: &Report) -> String {
             clean.len()
         );
     }
-    for why in unpaired {
-        let _ = write!(out, "; no pairs by {why}");
+    for reason in unpaired {
+        let _ = write!(out, "; no pairs by {reason}");
     }
     out.push('\n');
-    for what in vocabularies {
-        let _ = writeln!(out, "keys read as {what}");
+    for vocabulary in vocabularies {
+        let _ = writeln!(out, "keys read as {vocabulary}");
     }
     if !results.is_empty() {
         let _ = writeln!(out, "results, not compared: {}", names(results));
@@ -222,8 +223,8 @@ fn summary(report: &Report) -> String {
         let where_equal = if pairs.is_empty() { "" } else { ", equal in every pair" };
         let _ = writeln!(out, "unknown keys{where_equal}: {}", names(unknown));
     }
-    for what in unseen {
-        let _ = writeln!(out, "not checked: {what}");
+    for limit in unseen {
+        let _ = writeln!(out, "not checked: {limit}");
     }
     for change in changes {
         let _ = writeln!(out, "rules: {change}");
@@ -236,27 +237,27 @@ fn line(text: &str) -> String {
     text.replace(['\n', '\r'], "\u{fffd}")
 }
 
-fn one(out: &mut String, finding: &Finding) {
-    let Finding { rule, scope: _, key, message, places } = finding;
+fn write_finding(out: &mut String, finding: &Finding) {
+    let Finding { rule, scope: _, key, message, occurrences } = finding;
     let of_groups = rule.starts_with("across-");
-    let paired = places.iter().all(|place| place.against.is_some());
+    let paired = occurrences.iter().all(|occurrence| occurrence.against.is_some());
     let unit = if paired { "pair" } else { "experiment" };
     let key = if key.is_empty() { String::new() } else { format!("{}: ", line(key)) };
     let message = line(message);
     let counted = match of_groups {
         true => String::new(),
-        false => format!("; {}", dsl::counted(places.len(), unit)),
+        false => format!("; {}", dsl::counted(occurrences.len(), unit)),
     };
     let _ = writeln!(out, "  {key}{message}{counted}");
-    for place in places.iter().take(MAX_PLACES) {
-        let who = match &place.against {
-            Some(other) => format!("{} | {other}", place.experiment),
-            None => place.experiment.clone(),
+    for occurrence in occurrences.iter().take(MAX_OCCURRENCES) {
+        let experiments = match &occurrence.against {
+            Some(other) => format!("{} | {other}", occurrence.experiment),
+            None => occurrence.experiment.clone(),
         };
-        let gap = if place.says.is_empty() { "" } else { "  " };
-        let _ = writeln!(out, "    {}{gap}{}", line(&who), line(&place.says));
+        let gap = if occurrence.observation.is_empty() { "" } else { "  " };
+        let _ = writeln!(out, "    {}{gap}{}", line(&experiments), line(&occurrence.observation));
     }
-    if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
+    if let Some(more) = occurrences.len().checked_sub(MAX_OCCURRENCES).filter(|more| *more > 0) {
         let _ = writeln!(out, "    … and {more} more; --json lists all");
     }
 }
@@ -304,27 +305,27 @@ struct JsonPlace<'a> {
 }
 
 /// The report as JSON.
-pub fn json(report: &Report) -> Json<'_> {
+pub fn json(report: &AuditReport) -> Json<'_> {
     let pair = |pair: &'_ (String, String)| report.clean.contains(pair);
     let pairs = report.pairs.iter().map(|both| JsonPair {
         without: &both.0,
         with: &both.1,
         clean: pair(both),
     });
-    let findings = report.findings.iter().map(|(own, finding)| JsonFinding {
+    let findings = report.findings.iter().map(|(details, finding)| JsonFinding {
         rule: &finding.rule,
-        severity: own.severity.word(),
+        severity: details.severity.word(),
         key: Some(finding.key.as_str()).filter(|key| !key.is_empty()),
         message: &finding.message,
-        why: &own.why,
-        help: &own.help,
+        why: &details.reason,
+        help: &details.help,
         places: finding
-            .places
+            .occurrences
             .iter()
-            .map(|place| JsonPlace {
-                experiment: &place.experiment,
-                against: place.against.as_deref(),
-                says: &place.says,
+            .map(|occurrence| JsonPlace {
+                experiment: &occurrence.experiment,
+                against: occurrence.against.as_deref(),
+                says: &occurrence.observation,
             })
             .collect(),
     });

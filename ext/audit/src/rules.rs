@@ -50,7 +50,7 @@ impl Severity {
 
 /// A built-in rule.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct BuiltInRule {
     /// A stable word, `kebab-case`.
     pub id: &'static str,
     /// Severity where the rules file does not change it.
@@ -58,7 +58,7 @@ pub struct Rule {
     /// What it checks, in one sentence.
     pub checks: &'static str,
     /// Why a finding matters.
-    pub why: &'static str,
+    pub reason: &'static str,
     /// What to do about a finding.
     pub help: &'static str,
 }
@@ -67,15 +67,15 @@ const fn rule(
     id: &'static str,
     severity: Severity,
     checks: &'static str,
-    why: &'static str,
+    reason: &'static str,
     help: &'static str,
-) -> Rule {
-    Rule { id, severity, checks, why, help }
+) -> BuiltInRule {
+    BuiltInRule { id, severity, checks, reason, help }
 }
 
 /// In report order.
 #[rustfmt::skip]
-pub const TABLE: &[Rule] = &[
+pub const TABLE: &[BuiltInRule] = &[
     rule("name-twice", Severity::Error,
         "Two experiments have the same name.",
         "A statement about one would be attributed to the other.",
@@ -256,13 +256,13 @@ pub struct Range {
     pub most: Option<Ratio>,
 }
 
-/// The common fields of a user's rule.
+/// What a rule, built in or of a user, says about its findings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Own {
+pub struct RuleDetails {
     /// Severity of its findings.
     pub severity: Severity,
     /// Why a finding matters.
-    pub why: String,
+    pub reason: String,
     /// What to do about a finding.
     pub help: String,
 }
@@ -281,7 +281,7 @@ pub struct Rules {
     /// Quantities with bounds.
     pub ranges: Vec<Range>,
     /// The user's own rules by id.
-    pub own: BTreeMap<String, Own>,
+    pub own: BTreeMap<String, RuleDetails>,
     /// Topics of user-defined keys.
     pub keys: BTreeMap<String, Topic>,
     /// Our names for user-defined keys: `train.lr` is `optimizer.lr`.
@@ -329,17 +329,17 @@ impl Default for Rules {
 
 impl Rules {
     /// A rule's description and severity; `None` if it is off or unknown.
-    pub fn get(&self, id: &str) -> Option<Own> {
+    pub fn get(&self, id: &str) -> Option<RuleDetails> {
         if self.off.contains(id) {
             return None;
         }
         let described = self.own.get(id).cloned().or_else(|| {
             let rule = TABLE.iter().find(|rule| rule.id == id)?;
-            let Rule { id: _, severity, checks: _, why, help } = *rule;
-            Some(Own { severity, why: why.to_owned(), help: help.to_owned() })
+            let BuiltInRule { id: _, severity, checks: _, reason, help } = *rule;
+            Some(RuleDetails { severity, reason: reason.to_owned(), help: help.to_owned() })
         })?;
         let severity = self.severity.get(id).copied().unwrap_or(described.severity);
-        Some(Own { severity, ..described })
+        Some(RuleDetails { severity, ..described })
     }
 
     /// The position of a rule in a report.

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::keys::{self, measured_under};
 use crate::quantity::Quantity;
-use crate::rules::{Invariant, Own, Pairs, Range, Rules, Severity, TABLE};
+use crate::rules::{Invariant, Pairs, Range, RuleDetails, Rules, Severity, TABLE};
 
 /// One error in a rules file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,12 +135,12 @@ impl RulesFile<'_> {
         self.bad(at, message, format!("write one section `[[{name}]]` for each"));
     }
 
-    fn unknown(&mut self, at: &At, name: &str, of: &str, known: &[&str]) {
+    fn unknown(&mut self, at: &At, name: &str, section: &str, known: &[&str]) {
         let help = match dsl::suggest(name, known.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None => format!("the known ones are {}", known.join(", ")),
         };
-        self.bad(at, format!("{of} has no `{name}`"), help);
+        self.bad(at, format!("{section} has no `{name}`"), help);
     }
 
     /// Whether the rule exists. The file's own rules are read later, so only built-in ones count.
@@ -150,7 +150,7 @@ impl RulesFile<'_> {
             return true;
         }
         let help = match dsl::suggest(id, ids.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None => format!("the rules are {}", ids.join(", ")),
         };
         self.bad(at, format!("`{id}` is not a rule"), help);
@@ -201,7 +201,7 @@ impl RulesFile<'_> {
                     let message =
                         format!("{} is neither a topic nor a field", written(value.get_ref()));
                     let help = match word.contains('.').then(|| suggested(word)).flatten() {
-                        Some(near) => format!("did you mean `{near}`?"),
+                        Some(suggestion) => format!("did you mean `{suggestion}`?"),
                         None => format!(
                             "write one of {}, or a field such as \"optimizer.lr\"",
                             words.join(", ")
@@ -238,14 +238,14 @@ impl RulesFile<'_> {
         })
     }
 
-    fn knows(&mut self, entry: &Section<'_, '_>, of: &str, known: &[&str]) {
+    fn check_names(&mut self, entry: &Section<'_, '_>, section: &str, known: &[&str]) {
         for key in entry.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
-            self.unknown(&key.span(), key.get_ref(), of, known);
+            self.unknown(&key.span(), key.get_ref(), section, known);
         }
     }
 
     fn pairs(&mut self, entry: &Section<'_, '_>) {
-        self.knows(entry, "`[[pairs]]`", &["treatment", "ignore"]);
+        self.check_names(entry, "`[[pairs]]`", &["treatment", "ignore"]);
         let mut list = |name: &str| match entry.table.get(name) {
             Some(value) => self.strings(name, value),
             None => Vec::new(),
@@ -314,19 +314,19 @@ impl RulesFile<'_> {
         number
     }
 
-    /// Reads the fields that every user-defined rule has: its name, quantity and weight.
-    fn own(&mut self, entry: &Section<'_, '_>, of: &str) -> Option<(String, Quantity)> {
+    /// Reads the fields that every user-defined rule has: its name, quantity, severity and texts.
+    fn rule_head(&mut self, entry: &Section<'_, '_>, section: &str) -> Option<(String, Quantity)> {
         let id = self.string(entry, "id");
         let quantity = self.string(entry, "of");
         let severity = match entry.table.get("severity") {
             Some(value) => self.severity(value)?,
             None => Severity::Confound,
         };
-        let why = self.string(entry, "why").map_or(String::new(), |(text, _)| text);
+        let reason = self.string(entry, "why").map_or(String::new(), |(text, _)| text);
         let help = self.string(entry, "help").map_or(String::new(), |(text, _)| text);
         let (Some((id, id_at)), Some((quantity, at))) = (id, quantity) else {
             let help = "write `id = \"my-rule\"` and `of = \"optimizer.lr * budget.steps\"`";
-            self.bad(&entry.at, format!("{of} has no `id`, or no `of`"), help);
+            self.bad(&entry.at, format!("{section} has no `id`, or no `of`"), help);
             return None;
         };
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -349,7 +349,7 @@ impl RulesFile<'_> {
                 for path in quantity.keys() {
                     self.key(path, &at);
                 }
-                self.rules.own.insert(id.clone(), Own { severity, why, help });
+                self.rules.own.insert(id.clone(), RuleDetails { severity, reason, help });
                 Some((id, quantity))
             }
             Err(message) => {
@@ -361,7 +361,7 @@ impl RulesFile<'_> {
 
     fn invariant(&mut self, entry: &Section<'_, '_>) {
         let known = ["id", "of", "within", "tolerance", "severity", "why", "help"];
-        self.knows(entry, "`[[invariant]]`", &known);
+        self.check_names(entry, "`[[invariant]]`", &known);
         let within = match entry.table.get("within") {
             Some(value) => self.strings("within", value),
             None => Vec::new(),
@@ -372,7 +372,7 @@ impl RulesFile<'_> {
             }
         }
         let tolerance = self.number(entry, "tolerance").unwrap_or(Ratio { num: 1, den: 100 });
-        if let Some((id, of)) = self.own(entry, "`[[invariant]]`") {
+        if let Some((id, of)) = self.rule_head(entry, "`[[invariant]]`") {
             let within = within.into_iter().map(|(label, _)| label).collect();
             self.rules.invariants.push(Invariant { id, of, within, tolerance });
         }
@@ -380,7 +380,7 @@ impl RulesFile<'_> {
 
     fn range(&mut self, entry: &Section<'_, '_>) {
         let known = ["id", "of", "min", "max", "severity", "why", "help"];
-        self.knows(entry, "`[[range]]`", &known);
+        self.check_names(entry, "`[[range]]`", &known);
         let (least, most) = (self.number(entry, "min"), self.number(entry, "max"));
         if least.is_none() && most.is_none() {
             let help = "write `min = …`, `max = …` or both";
@@ -392,7 +392,7 @@ impl RulesFile<'_> {
             let message = "`[[range]]` has a min above its max".to_owned();
             self.bad(&entry.at, message, "swap the two");
         }
-        if let Some((id, of)) = self.own(entry, "`[[range]]`") {
+        if let Some((id, of)) = self.rule_head(entry, "`[[range]]`") {
             self.rules.ranges.push(Range { id, of, least, most });
         }
     }
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_wrong_say_where() {
+    fn errors_name_the_line() {
         for (text, line, want) in [
             ("off = [\"twin-kernels\"]", 1, "`twin-kernels` is not a rule"),
             ("\noff = 3", 2, "`off` is not a list of strings"),
@@ -474,8 +474,8 @@ mod tests {
             ("off = [", 1, "this is not TOML"),
         ] {
             let bad = rules(text).unwrap_err();
-            let says = bad.iter().any(|b| b.line == line && b.message.contains(want));
-            assert!(says, "{text}: {bad:?}");
+            let is_reported = bad.iter().any(|b| b.line == line && b.message.contains(want));
+            assert!(is_reported, "{text}: {bad:?}");
         }
     }
 }

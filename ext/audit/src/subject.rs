@@ -13,7 +13,7 @@ use crate::experiment::{Declared, Experiment, Origin};
 use crate::keys::{
     self, DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, TOKENS, TOKENS_PER_STEP,
 };
-use crate::value::Value;
+use crate::value::KeyValue;
 use crate::vocabularies::{LINGUA, Vocabulary};
 
 /// Derived keys. If nobody wrote them, a difference in one is not listed separately.
@@ -22,7 +22,7 @@ const DERIVED: [&str; 3] = [ROPE_SHARE, "optimizer.lr_wd_steps", "schedule.warmu
 /// An effective value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
-    pub value: Value,
+    pub value: KeyValue,
     /// If false, the value is the meaning of an absent key, or follows from other keys.
     pub written: bool,
 }
@@ -94,7 +94,7 @@ impl Subject {
             unfinished,
             declared,
         } = experiment;
-        let written = |(path, value): (&String, &Value)| {
+        let written = |(path, value): (&String, &KeyValue)| {
             (path.clone(), Fact { value: value.clone(), written: true })
         };
         let mut facts: BTreeMap<String, Fact> = values.iter().map(written).collect();
@@ -137,7 +137,7 @@ impl Subject {
     }
 
     /// The effective value of a key.
-    pub fn value(&self, path: &str) -> Option<&Value> {
+    pub fn value(&self, path: &str) -> Option<&KeyValue> {
         self.facts.get(path).map(|fact| &fact.value)
     }
 
@@ -151,10 +151,10 @@ impl Subject {
     }
 
     /// Another trainer's default, which no report shows.
-    fn default_of(&self, path: &str) -> Option<Value> {
+    fn default_of(&self, path: &str) -> Option<KeyValue> {
         let of_key = || self.vocabulary.find(path).and_then(|(_, default)| default);
         let text = self.vocabulary.default_of(path).or_else(of_key)?;
-        Value::parse(text).map(|value| keys::normal(path, value))
+        KeyValue::parse(text).map(|value| keys::normal(path, value))
     }
 
     /// The effective value of a key, if it is a number.
@@ -176,7 +176,7 @@ impl Subject {
     /// A label to group by: `task`, `family`, `size`, `tokens` (as in the name), or any key.
     pub fn label(&self, label: &str) -> String {
         match label {
-            "task" => self.value("data.task").map_or("text".to_owned(), Value::to_string),
+            "task" => self.value("data.task").map_or("text".to_owned(), KeyValue::to_string),
             "family" => self.family.clone(),
             "size" => self.size.clone(),
             "tokens" => self.claims.tokens.as_ref().map_or_else(String::new, |(t, _)| t.clone()),
@@ -242,18 +242,19 @@ fn of_attention(path: &str) -> bool {
 }
 
 /// Whether an absent key has a meaning, given the other keys.
-fn speaks(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
+fn has_meaning(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
     let mixer = facts.get("arch.mixer").map(|fact| &fact.value);
-    let attention = matches!(mixer, Some(Value::Text(mixer)) if mixer == "attention");
+    let attention = matches!(mixer, Some(KeyValue::Text(mixer)) if mixer == "attention");
     !(by_layer && path.starts_with("arch.m")) && (attention || !of_attention(path))
 }
 
 /// Removes written defaults of keys that the mixer does not read: they mean the same as absent keys.
 fn drop_unread(facts: &mut BTreeMap<String, Fact>, by_layer: bool) {
-    let unread = |path: &str| facts.contains_key("arch.mixer") && !speaks(facts, path, by_layer);
+    let unread =
+        |path: &str| facts.contains_key("arch.mixer") && !has_meaning(facts, path, by_layer);
     let usual = |key: &FieldDef| match key.absent {
         Absent::Is(text) | Absent::Default(text) => {
-            Some(keys::normal(key.path, Value::parse(text)?))
+            Some(keys::normal(key.path, KeyValue::parse(text)?))
         }
         Absent::As(other) => facts.get(other).map(|fact| fact.value.clone()),
         Absent::Unknown => None,
@@ -274,60 +275,60 @@ fn drop_unread(facts: &mut BTreeMap<String, Fact>, by_layer: bool) {
 /// Adds what follows from the keys. `ours`: keys of canonc or Lingua, where an absent key has a meaning.
 fn derive(facts: &mut BTreeMap<String, Fact>, ours: bool, has_default: &dyn Fn(&str) -> bool) {
     let number = |facts: &BTreeMap<String, Fact>, path: &str| facts.get(path)?.value.number();
-    let put = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<Value>| {
+    let add = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<KeyValue>| {
         if let Some(value) = value
             && !facts.contains_key(path)
         {
             facts.insert(path.to_owned(), Fact { value, written: false });
         }
     };
-    let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
+    let quotient = |a: Option<Ratio>, b: Option<Ratio>| Some(KeyValue::Number(a?.div(b?)?));
     // If layers differ, each one has its own keys.
     let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
     for key in keys::rows().filter(|_| ours) {
         let value = match key.absent {
             // The empty text is a value: no slot is filled.
             Absent::Is(text) => {
-                let value = Value::parse(text).unwrap_or_else(|| Value::text(""));
+                let value = KeyValue::parse(text).unwrap_or_else(|| KeyValue::text(""));
                 Some(keys::normal(key.path, value))
             }
             Absent::Default(text) if has_default(key.path) => {
-                Value::parse(text).map(|value| keys::normal(key.path, value))
+                KeyValue::parse(text).map(|value| keys::normal(key.path, value))
             }
             Absent::Default(_) | Absent::As(_) | Absent::Unknown => None,
         };
-        if speaks(facts, key.path, by_layer) {
-            put(facts, key.path, value);
+        if has_meaning(facts, key.path, by_layer) {
+            add(facts, key.path, value);
         }
     }
-    let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
-    put(facts, "arch.mixer.head_dim", head_dim.filter(|_| ours));
+    let head_dim = quotient(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
+    add(facts, "arch.mixer.head_dim", head_dim.filter(|_| ours));
     for key in keys::rows().filter(|_| ours) {
         if let Absent::As(other) = key.absent
-            && speaks(facts, key.path, by_layer)
+            && has_meaning(facts, key.path, by_layer)
         {
             let value = facts.get(other).map(|fact| fact.value.clone());
-            put(facts, key.path, value);
+            add(facts, key.path, value);
         }
     }
     if ours {
         drop_unread(facts, by_layer);
     }
-    let share = over(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
-    put(facts, ROPE_SHARE, share);
+    let share = quotient(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
+    add(facts, ROPE_SHARE, share);
     let many = number(facts, "batch.micro_batches").or_else(|| number(facts, DEVICES));
     let per_step = (|| {
         let rows = number(facts, "batch.sequences")?.mul(number(facts, "batch.accumulation")?)?;
         rows.mul(many?)?.mul(number(facts, "data.seq_len")?)
     })();
-    put(facts, TOKENS_PER_STEP, per_step.map(Value::Number));
+    add(facts, TOKENS_PER_STEP, per_step.map(KeyValue::Number));
     let steps = number(facts, "budget.steps");
     let tokens = (|| number(facts, TOKENS_PER_STEP)?.mul(steps?))();
-    put(facts, TOKENS, tokens.map(Value::Number));
+    add(facts, TOKENS, tokens.map(KeyValue::Number));
     let product = (|| {
         number(facts, "optimizer.lr")?.mul(number(facts, "optimizer.weight_decay")?)?.mul(steps?)
     })();
-    put(facts, "optimizer.lr_wd_steps", product.map(Value::Number));
-    let share = over(number(facts, "schedule.warmup"), steps);
-    put(facts, "schedule.warmup_share", share);
+    add(facts, "optimizer.lr_wd_steps", product.map(KeyValue::Number));
+    let share = quotient(number(facts, "schedule.warmup"), steps);
+    add(facts, "schedule.warmup_share", share);
 }

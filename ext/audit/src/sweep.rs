@@ -11,7 +11,7 @@ use crate::keys::{
 };
 use crate::rules::{Invariant, Pairs, Range};
 use crate::subject::Subject;
-use crate::value::{near, rounded, shown};
+use crate::value::{rounded, shown, within_share};
 
 /// Smaller groups have no usual value.
 const LEAST_GROUP: usize = 4;
@@ -38,19 +38,21 @@ pub(crate) fn invariants(subjects: &[Subject], rules: &[Invariant], findings: &m
             if values.len() < LEAST_GROUP {
                 continue;
             }
-            let company = |x: Ratio| values.iter().filter(|(_, y)| near(*y, x, *tolerance)).count();
+            let company =
+                |x: Ratio| values.iter().filter(|(_, y)| within_share(*y, x, *tolerance)).count();
             let mut usual: Option<(usize, usize, Ratio)> = None;
             for (_, x) in &values {
                 let exact = values.iter().filter(|(_, y)| y == x).count();
                 let next = (company(*x), exact, *x);
-                if usual.is_none_or(|(near, same, _)| (next.0, next.1) > (near, same)) {
+                if usual.is_none_or(|(company, exact, _)| (next.0, next.1) > (company, exact)) {
                     usual = Some(next);
                 }
             }
             let Some((company, _, usual)) = usual.filter(|(n, ..)| n * 2 > values.len()) else {
                 continue;
             };
-            for (subject, x) in values.iter().filter(|(_, x)| !near(*x, usual, *tolerance)) {
+            for (subject, x) in values.iter().filter(|(_, x)| !within_share(*x, usual, *tolerance))
+            {
                 let of_what = match labels.is_empty() {
                     true => String::new(),
                     false => format!(" of {}", labels.join(" ").trim_end()),
@@ -64,7 +66,7 @@ pub(crate) fn invariants(subjects: &[Subject], rules: &[Invariant], findings: &m
                 );
                 let parts: Vec<String> =
                     of.keys().iter().map(|key| format!("{key} {}", subject.shown(key))).collect();
-                let outlier = Occurrence::of(&subject.name, parts.join(", "));
+                let outlier = Occurrence::in_experiment(&subject.name, parts.join(", "));
                 findings.add(id, Scope::Set, &of.to_string(), message, outlier);
             }
         }
@@ -99,7 +101,7 @@ pub(crate) fn ranges(subjects: &[Subject], rules: &[Range], findings: &mut Findi
                 (None, None) => continue,
             };
             let message = format!("{}, but should be {bounds}", rounded(x));
-            let outlier = Occurrence::of(&subject.name, "");
+            let outlier = Occurrence::in_experiment(&subject.name, "");
             findings.add(id, Scope::Set, &of.to_string(), message, outlier);
         }
     }
@@ -141,15 +143,15 @@ pub(crate) fn siblings(subjects: &[Subject], pairs: &[Pairs], findings: &mut Fin
             for subject in &members {
                 values.entry(subject.shown(key)).or_default().push(subject);
             }
-            let Some((usual, most)) = values.iter().max_by_key(|(_, who)| who.len()) else {
+            let Some((usual, most)) = values.iter().max_by_key(|(_, members)| members.len()) else {
                 continue;
             };
             // A third or more is part of the sweep rather than an oversight.
             if (members.len() - most.len()) * 3 > members.len() {
                 continue;
             }
-            for (value, who) in values.iter().filter(|(value, _)| *value != usual) {
-                for subject in who {
+            for (value, outliers) in values.iter().filter(|(value, _)| *value != usual) {
+                for subject in outliers {
                     // What a lock declares of an arm is meant to differ.
                     let is_declared = subject.declared.iter().any(|declared| {
                         declared.arch && key.starts_with("arch.")
@@ -167,7 +169,7 @@ pub(crate) fn siblings(subjects: &[Subject], pairs: &[Pairs], findings: &mut Fin
                         members.len(),
                         labels.join(" ").trim_end()
                     );
-                    let outlier = Occurrence::of(&subject.name, "");
+                    let outlier = Occurrence::in_experiment(&subject.name, "");
                     findings.add("siblings", Scope::Set, key, message, outlier);
                 }
             }

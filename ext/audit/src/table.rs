@@ -20,7 +20,7 @@ const NAME_COLUMNS: [&str; 8] =
 const SHOWN_COLUMNS: usize = 12;
 
 /// A row of cells and its line.
-type Row = (usize, Vec<String>);
+type TableRow = (usize, Vec<String>);
 
 /// Reads a table with a header line. Its vocabulary is recognised.
 pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
@@ -49,7 +49,7 @@ pub fn table_in(source: &str, text: &str, names: &Names) -> Result<Vec<Experimen
 /// Reads every table of a Markdown file that names experiments.
 pub fn markdown(source: &str, text: &str, names: &Names) -> Result<Vec<Experiment>, BadInput> {
     let mut all = Vec::new();
-    let mut block: Vec<Row> = Vec::new();
+    let mut block: Vec<TableRow> = Vec::new();
     for (line, at) in text.lines().chain([""]).zip(1..) {
         let line = line.trim();
         if line.starts_with('|') {
@@ -101,8 +101,8 @@ fn empty() -> BadInput {
 }
 
 /// The rows of a text with quoted cells, which may contain separators and line breaks.
-fn quoted(text: &str, separator: char) -> Result<Vec<Row>, BadInput> {
-    let mut rows: Vec<Row> = Vec::new();
+fn quoted(text: &str, separator: char) -> Result<Vec<TableRow>, BadInput> {
+    let mut rows: Vec<TableRow> = Vec::new();
     let mut cells = vec![String::new()];
     let (mut open, mut line, mut first) = (false, 1, 1);
     let mut rest = text.chars().peekable();
@@ -136,7 +136,7 @@ fn quoted(text: &str, separator: char) -> Result<Vec<Row>, BadInput> {
 }
 
 /// Adds a row that is not a blank line.
-fn push(rows: &mut Vec<Row>, line: usize, cells: Vec<String>) {
+fn push(rows: &mut Vec<TableRow>, line: usize, cells: Vec<String>) {
     if cells.len() > 1 || cells.iter().any(|cell| !cell.trim().is_empty()) {
         rows.push((line, cells));
     }
@@ -158,7 +158,7 @@ fn name_column(columns: &[String]) -> Option<usize> {
 }
 
 /// The columns in which pandas numbers the rows: nameless or `Unnamed: 0`, from 0.
-fn numbered(columns: &[String], rows: &[Row]) -> BTreeSet<usize> {
+fn numbered(columns: &[String], rows: &[TableRow]) -> BTreeSet<usize> {
     let is_one = |at: &usize| {
         let name = columns.get(*at).map_or("", String::as_str);
         let numbers = || {
@@ -171,7 +171,11 @@ fn numbered(columns: &[String], rows: &[Row]) -> BTreeSet<usize> {
 }
 
 /// The experiments of a header and its rows.
-fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experiment>, BadInput> {
+fn experiments(
+    source: &str,
+    rows: Vec<TableRow>,
+    names: &Names,
+) -> Result<Vec<Experiment>, BadInput> {
     let mut rows = rows.into_iter();
     let Some((top, header)) = rows.next() else { return Err(empty()) };
     let columns: Vec<String> = header.iter().map(|column| column.trim().to_owned()).collect();
@@ -179,16 +183,9 @@ fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experi
     let keys: Vec<&str> = columns.iter().map(String::as_str).filter(|c| !c.is_empty()).collect();
     let vocabulary = vocabulary_of(&keys, names);
     let mut experiments = Vec::new();
-    let rows: Vec<Row> = rows.collect();
+    let rows: Vec<TableRow> = rows.collect();
     let numbered = numbered(&columns, &rows);
-    for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.is_empty()) {
-        let cells = rows.iter().filter_map(|(line, row)| Some((*line, row.get(at)?.trim())));
-        let written = cells.filter(|_| !numbered.contains(&at)).find(|(_, cell)| !cell.is_empty());
-        if let Some((line, cell)) = written {
-            let message = format!("column {} has no name, but `{cell}` in this row", at + 1);
-            return Err(BadInput::new(line, message, "name the column in the first line"));
-        }
-    }
+    check_unnamed_columns(&columns, &rows, &numbered)?;
     for (number, row) in rows {
         if experiments.len() == MAX_ROWS {
             let message = format!("the table has more than {MAX_ROWS} rows");
@@ -229,6 +226,23 @@ fn experiments(source: &str, rows: Vec<Row>, names: &Names) -> Result<Vec<Experi
         return Err(BadInput::new(1, "the table has no rows".to_owned(), help));
     }
     Ok(experiments)
+}
+
+/// A column without a name has no cells, or the numbers of the rows.
+fn check_unnamed_columns(
+    columns: &[String],
+    rows: &[TableRow],
+    numbered: &BTreeSet<usize>,
+) -> Result<(), BadInput> {
+    for (at, _) in columns.iter().enumerate().filter(|(_, column)| column.is_empty()) {
+        let cells = rows.iter().filter_map(|(line, row)| Some((*line, row.get(at)?.trim())));
+        let written = cells.filter(|_| !numbered.contains(&at)).find(|(_, cell)| !cell.is_empty());
+        if let Some((line, cell)) = written {
+            let message = format!("column {} has no name, but `{cell}` in this row", at + 1);
+            return Err(BadInput::new(line, message, "name the column in the first line"));
+        }
+    }
+    Ok(())
 }
 
 /// Reads records of keys and cells, each with its line: the objects of a JSON file, one for each experiment.
@@ -309,14 +323,14 @@ fn check_columns(line: usize, columns: &[String]) -> Result<usize, BadInput> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::Value;
+    use crate::value::KeyValue;
 
     #[test]
     fn foreign_keys_become_ours() {
         let text = "model\tmodel.canon_set\toptim.lr\tmodel.model_name\tmine.key\tgpus_from_comment\n\
                     a\tAbbCD\t2e-3\tGLA5\tx\t128\n";
         let read = table("t.tsv", text).unwrap();
-        let say = |path: &str| read[0].values.get(path).map(Value::to_string);
+        let say = |path: &str| read[0].values.get(path).map(KeyValue::to_string);
         assert_eq!(say("arch.canon").as_deref(), Some("ACD"));
         assert_eq!(say("arch.mixer.short_conv").as_deref(), Some("true"));
         assert_eq!(say("optimizer.lr").as_deref(), Some("0.002"));
@@ -364,6 +378,6 @@ mod tests {
             assert!(error.message.contains(want), "{text:?}: {}", error.message);
         }
         let read = table("t", "model,a\nx,\"1,\"\"2\"\"\"\n").unwrap();
-        assert_eq!(read[0].values["a"], Value::text("1,\"2\""));
+        assert_eq!(read[0].values["a"], KeyValue::text("1,\"2\""));
     }
 }

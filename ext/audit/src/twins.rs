@@ -16,7 +16,7 @@ use crate::keys::{
 use crate::pairs::{Pair, treatment_of};
 use crate::rules::Pairs;
 use crate::subject::Subject;
-use crate::value::Value;
+use crate::value::KeyValue;
 use crate::{repeated, unknown, words};
 
 /// The rule and kind for differences in a topic.
@@ -42,10 +42,10 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
     let only = keys::row(path).and_then(|row| row.only);
     let idle = only.is_some_and(|(on, words)| {
         // Another trainer's word may mean any of ours.
-        let ours = |word: &str| keys::row(on).is_some_and(|row| row.kind.has_word(word));
+        let is_our_word = |word: &str| keys::row(on).is_some_and(|row| row.kind.has_word(word));
         [a, b].iter().all(|subject| {
-            let word = subject.value(on).map(Value::to_string);
-            word.is_some_and(|word| ours(&word) && !words.contains(&word.as_str()))
+            let word = subject.value(on).map(KeyValue::to_string);
+            word.is_some_and(|word| is_our_word(&word) && !words.contains(&word.as_str()))
         })
     });
     let locked = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
@@ -65,7 +65,7 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
             Topic::Setup
         }
         // Every run has a folder of its own: nothing of another run lies there.
-        _ if is_run_folder(path) && [a, b].iter().all(|subject| own_folder(subject, path)) => {
+        _ if is_run_folder(path) && [a, b].iter().all(|subject| has_own_folder(subject, path)) => {
             Topic::Setup
         }
         _ if idle => Topic::Setup,
@@ -81,13 +81,13 @@ fn is_run_folder(path: &str) -> bool {
 }
 
 /// Whether a configuration's folder is named after the run.
-fn own_folder(subject: &Subject, path: &str) -> bool {
+fn has_own_folder(subject: &Subject, path: &str) -> bool {
     let words = |text: &str| -> BTreeSet<String> {
         let parts = text.split(|c: char| !c.is_ascii_alphanumeric());
         parts.filter(|part| !part.is_empty()).map(str::to_lowercase).collect()
     };
     let name = words(&subject.name);
-    let folder = subject.value(path).map(Value::to_string).unwrap_or_default();
+    let folder = subject.value(path).map(KeyValue::to_string).unwrap_or_default();
     subject.origin == Origin::Configuration
         && folder.split('/').any(|part| !name.is_empty() && name.is_subset(&words(part)))
 }
@@ -125,10 +125,10 @@ pub(crate) fn twins(
                 continue;
             }
             let topic = topic_of(a, b, path);
-            difference(a, b, path, topic, one_change == Some(path), declared, findings);
+            report_difference(a, b, path, topic, one_change == Some(path), declared, findings);
         }
-        definitions(a, b, computes, declared, findings);
-        columns(a, b, declared, findings);
+        compare_definitions(a, b, computes, declared, findings);
+        compare_columns(a, b, declared, findings);
     }
 }
 
@@ -140,12 +140,12 @@ fn treated_alike<'s>(a: &'s Subject, b: &'s Subject, declared: &Pairs) -> BTreeS
         return BTreeSet::new();
     }
     let same_slots = treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment);
-    let both = |path: &str| [a, b].iter().all(|subject| subject.value(path).is_some());
+    let both_have = |path: &str| [a, b].iter().all(|subject| subject.value(path).is_some());
     let root = |path: &str| declared.treatment.iter().any(|entry| entry == path);
-    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(Value::is_off));
+    let off = |path: &str| [a, b].iter().all(|s| s.value(path).is_none_or(KeyValue::is_off));
     let keys = a.compared().chain(b.compared());
     keys.filter(|path| of_treatment(&declared.treatment, path) && !off(path))
-        .filter(|path| root(path) || same_slots || both(path))
+        .filter(|path| root(path) || same_slots || both_have(path))
         .collect()
 }
 
@@ -184,7 +184,7 @@ fn claims(subject: &Subject, path: &str) -> bool {
 
 /// Names of definitions that differ between the arms, or from canonc's.
 /// If no digest differs, the definitions compute the same here.
-fn definitions(
+fn compare_definitions(
     a: &Subject,
     b: &Subject,
     computes: bool,
@@ -212,9 +212,9 @@ fn definitions(
         };
         let (rule, kind) =
             if confounds { ("twin-definition", Scope::Pair) } else { ("definition", Scope::Set) };
-        let says = format!("{} | {}", a.source, b.source);
-        let both = Occurrence::between(&a.name, &b.name, says);
-        findings.add(rule, kind, &format!("definition {name}"), message, both);
+        let sources = format!("{} | {}", a.source, b.source);
+        let pair = Occurrence::between(&a.name, &b.name, sources);
+        findings.add(rule, kind, &format!("definition {name}"), message, pair);
     }
 }
 
@@ -238,16 +238,16 @@ pub(crate) fn shared_names(subjects: &[Subject], pairs: &[Pair], findings: &mut 
         let paired = |one: usize, other: usize| {
             pairs.iter().any(|p| [(p.without, p.with), (p.with, p.without)].contains(&(one, other)))
         };
-        let shown = all.values().all(|own| {
-            let others = || all.values().filter(|other| *other != own).flatten();
-            own.iter().all(|one| others().any(|other| paired(*one, *other)))
+        let shown = all.values().all(|group| {
+            let others = || all.values().filter(|other| *other != group).flatten();
+            group.iter().all(|one| others().any(|other| paired(*one, *other)))
         });
         if all.len() < 2 || shown {
             continue;
         }
         for (meaning, at) in &all {
             for subject in at.iter().filter_map(|at| subjects.get(*at)) {
-                let lock = Occurrence::of(&subject.name, meaning.as_str());
+                let lock = Occurrence::in_experiment(&subject.name, meaning.as_str());
                 let message = format!("{} definitions have this name", all.len());
                 findings.add(
                     "definition",
@@ -262,7 +262,7 @@ pub(crate) fn shared_names(subjects: &[Subject], pairs: &[Pair], findings: &mut 
 }
 
 /// Columns that repeat a key, if the key itself is unknown.
-fn columns(a: &Subject, b: &Subject, declared: &Pairs, findings: &mut Findings) {
+fn compare_columns(a: &Subject, b: &Subject, declared: &Pairs, findings: &mut Findings) {
     let reported = |subject: &'_ Subject| -> BTreeSet<String> {
         let given = |path: &&String| path.starts_with("reported.") || repeated::follows(path);
         let written = subject.facts.iter().filter(|(_, fact)| fact.written);
@@ -276,12 +276,12 @@ fn columns(a: &Subject, b: &Subject, declared: &Pairs, findings: &mut Findings) 
             !of_treatment(&declared.treatment, key) && !of_treatment(&declared.ignore, key)
         });
         if let Some(key) = key {
-            difference(a, b, path, keys::class(key), false, declared, findings);
+            report_difference(a, b, path, keys::class(key), false, declared, findings);
         }
     }
 }
 
-fn difference(
+fn report_difference(
     a: &Subject,
     b: &Subject,
     path: &str,
@@ -298,7 +298,7 @@ fn difference(
     let Some((rule, kind)) = known else { return };
     let (key, values) = match path {
         ROPE_DIMS if a.facts.contains_key(ROPE_SHARE) && b.facts.contains_key(ROPE_SHARE) => {
-            (ROPE_SHARE, Some(both(a, b, path)))
+            (ROPE_SHARE, Some(both_values(a, b, path)))
         }
         // Follows from another key, which determines the number of tokens.
         _ if topic == Topic::Budget && a.value(TOKENS_PER_STEP) != b.value(TOKENS_PER_STEP) => {
@@ -314,12 +314,14 @@ fn difference(
             "a parameter's path, shape or init rule differs although no key except {treatment} does"
         ),
         SLOT_PLACES => format!("the slots are in different places, even without {treatment}"),
-        _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
+        _ if list_difference(a, b, path).is_some() => {
+            list_difference(a, b, path).unwrap_or_default()
+        }
         _ if declared.locked.is_some() => {
             format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key))
         }
         // Nothing says what is compared.
-        _ if ![a, b].iter().any(|subject| says(subject, &declared.treatment)) => {
+        _ if ![a, b].iter().any(|subject| writes_treatment(subject, &declared.treatment)) => {
             format!("{} | {}", a.shown(key), b.shown(key))
         }
         _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
@@ -330,26 +332,27 @@ fn difference(
         }
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };
-    let says = values.unwrap_or_else(|| match kind {
+    let observation = values.unwrap_or_else(|| match kind {
         Scope::Set if !one_change => String::new(),
-        Scope::Set | Scope::Pair | Scope::Run => both(a, b, path),
+        Scope::Set | Scope::Pair | Scope::Run => both_values(a, b, path),
     });
-    findings.add(rule, kind, key, message, Occurrence::between(&a.name, &b.name, says));
+    findings.add(rule, kind, key, message, Occurrence::between(&a.name, &b.name, observation));
 }
 
 /// Whether a subject has a key of the treatment that its file holds.
-fn says(subject: &Subject, treatment: &[String]) -> bool {
+fn writes_treatment(subject: &Subject, treatment: &[String]) -> bool {
     subject.facts.iter().any(|(path, fact)| fact.written && of_treatment(treatment, path))
 }
 
 /// For two lists, the words that only one of them has.
-fn words(a: &Subject, b: &Subject, path: &str) -> Option<String> {
-    let (Some(Value::List(one)), Some(Value::List(two))) = (a.value(path), b.value(path)) else {
+fn list_difference(a: &Subject, b: &Subject, path: &str) -> Option<String> {
+    let (Some(KeyValue::List(one)), Some(KeyValue::List(two))) = (a.value(path), b.value(path))
+    else {
         return None;
     };
-    let only = |these: &[Value], those: &[Value], with: &str| {
+    let only = |these: &[KeyValue], those: &[KeyValue], with: &str| {
         let words: Vec<String> =
-            these.iter().filter(|w| !those.contains(w)).map(Value::to_string).collect();
+            these.iter().filter(|w| !those.contains(w)).map(KeyValue::to_string).collect();
         (!words.is_empty()).then(|| format!("{} only {with}", words.join(", ")))
     };
     let parts = [only(one, two, "without the treatment"), only(two, one, "with it")];
@@ -357,8 +360,8 @@ fn words(a: &Subject, b: &Subject, path: &str) -> Option<String> {
 }
 
 /// The values of both at a key, and whether each was written.
-fn both(a: &Subject, b: &Subject, path: &str) -> String {
-    let one = |subject: &Subject| {
+fn both_values(a: &Subject, b: &Subject, path: &str) -> String {
+    let shown = |subject: &Subject| {
         let value = subject.shown(path);
         match subject.facts.get(path) {
             Some(fact) if !fact.written => format!("absent, which means {value}"),
@@ -366,7 +369,7 @@ fn both(a: &Subject, b: &Subject, path: &str) -> String {
         }
     };
     let name = a.written_as.get(path).or_else(|| b.written_as.get(path));
-    format!("{} {} | {}", name.map_or(path, String::as_str), one(a), one(b))
+    format!("{} {} | {}", name.map_or(path, String::as_str), shown(a), shown(b))
 }
 
 /// Checks that treated experiments of a family have one treatment: its value, and every setting below it.
@@ -391,15 +394,15 @@ pub(crate) fn uniform(
             let value = treatment_of(subject, &declared.treatment);
             by_value.entry(value).or_default().push(subject);
         }
-        unlike(&declared.treatment.join(", "), family, &by_value, findings);
+        report_outliers(&declared.treatment.join(", "), family, &by_value, findings);
         let settings: BTreeSet<&str> = members.iter().flat_map(|s| settings(s, declared)).collect();
         for path in settings {
-            for (group, members) in alike(path, family, &members, &by_value) {
+            for (group, members) in comparable_groups(path, family, &members, &by_value) {
                 let mut values: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
                 for subject in members {
                     values.entry(subject.shown(path)).or_default().push(subject);
                 }
-                unlike(path, &group, &values, findings);
+                report_outliers(path, &group, &values, findings);
             }
         }
     }
@@ -416,7 +419,7 @@ fn settings<'a>(subject: &'a Subject, declared: &Pairs) -> impl Iterator<Item = 
 /// Groups treated experiments that must agree in a setting: those that have it, and those with the same
 /// treatment value as one that has it. Fills of slots must agree at every size; other treatments (a
 /// mixer's heads) only within a size.
-fn alike<'a>(
+fn comparable_groups<'a>(
     path: &str,
     family: &str,
     members: &[&'a Subject],
@@ -439,7 +442,7 @@ fn alike<'a>(
 }
 
 /// Reports those that differ from the majority. Without a majority, reports all, each with the others.
-fn unlike(
+fn report_outliers(
     key: &str,
     group: &str,
     values: &BTreeMap<String, Vec<&Subject>>,
@@ -457,15 +460,15 @@ fn unlike(
             Some((usual, most)) => format!("{} of {all} of {group} have {usual}", most.len()),
             None => {
                 let others = values.iter().filter(|(other, _)| *other != value);
-                let shown = |(other, who): (&String, &Vec<&Subject>)| {
-                    format!("{} of {all} of {group} have {other}", who.len())
+                let shown = |(other, members): (&String, &Vec<&Subject>)| {
+                    format!("{} of {all} of {group} have {other}", members.len())
                 };
                 others.map(shown).collect::<Vec<_>>().join(", ")
             }
         };
         for subject in members {
             let message = format!("{value}, but {others}");
-            let arm = Occurrence::of(&subject.name, "");
+            let arm = Occurrence::in_experiment(&subject.name, "");
             findings.add("treatment-uniform", Scope::Set, key, message, arm);
         }
     }

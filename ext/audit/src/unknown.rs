@@ -14,13 +14,13 @@ pub(crate) fn difference(a: &Subject, b: &Subject, key: &str, findings: &mut Fin
         }
         None => "an unknown key, assumed to affect the result".to_owned(),
     };
-    let says = format!("{key} {} | {}", a.shown(key), b.shown(key));
-    let both = Occurrence::between(&a.name, &b.name, says);
-    findings.add("unknown-key", Scope::Pair, key, message, both);
+    let observation = format!("{key} {} | {}", a.shown(key), b.shown(key));
+    let pair = Occurrence::between(&a.name, &b.name, observation);
+    findings.add("unknown-key", Scope::Pair, key, message, pair);
 }
 
 /// Unknown keys that no finding is about, each with the key that was probably meant.
-pub(crate) fn rest(subjects: &[Subject], findings: &[&Finding]) -> Vec<String> {
+pub(crate) fn unreported(subjects: &[Subject], findings: &[&Finding]) -> Vec<String> {
     let reported = |key: &str| findings.iter().any(|finding| finding.key == key);
     let mut keys: BTreeMap<&str, Option<&'static str>> = BTreeMap::new();
     for subject in subjects {

@@ -8,9 +8,9 @@ use compiler::number::Ratio;
 use dsl::{Decimal, FileId, Span};
 use lab::field::FieldValue;
 
-/// One value.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum KeyValue {
     /// An exact number.
     Number(Ratio),
     /// `true` or `false`.
@@ -18,58 +18,58 @@ pub enum Value {
     /// Any other text.
     Text(String),
     /// Several values, in order.
-    List(Vec<Value>),
+    List(Vec<KeyValue>),
 }
 
-impl Value {
+impl KeyValue {
     /// A text as it is, even if it looks like a number.
-    pub fn text(text: impl Into<String>) -> Value {
-        Value::Text(text.into())
+    pub fn text(text: impl Into<String>) -> KeyValue {
+        KeyValue::Text(text.into())
     }
 
     /// An integer.
-    pub fn int(n: i64) -> Value {
-        Value::Number(Ratio { num: i128::from(n), den: 1 })
+    pub fn int(n: i64) -> KeyValue {
+        KeyValue::Number(Ratio { num: i128::from(n), den: 1 })
     }
 
     /// Parses a cell or scalar as written in a file; `None` if it is empty.
-    pub fn parse(cell: &str) -> Option<Value> {
+    pub fn parse(cell: &str) -> Option<KeyValue> {
         let cell = cell.trim();
         Some(match cell {
             "" => return None,
-            "true" | "True" | "TRUE" => Value::Bool(true),
-            "false" | "False" | "FALSE" => Value::Bool(false),
+            "true" | "True" | "TRUE" => KeyValue::Bool(true),
+            "false" | "False" | "FALSE" => KeyValue::Bool(false),
             _ => match number(cell) {
-                Some(ratio) => Value::Number(ratio),
-                None => numbers(cell).unwrap_or_else(|| Value::text(cell)),
+                Some(ratio) => KeyValue::Number(ratio),
+                None => numbers(cell).unwrap_or_else(|| KeyValue::text(cell)),
             },
         })
     }
 
-    /// Like [`Value::parse`], for a key that names something: `2.10` is another version than `2.1`.
-    pub fn named(cell: &str) -> Option<Value> {
+    /// Like [`KeyValue::parse`], for a key that names something: `2.10` is another version than `2.1`.
+    pub fn named(cell: &str) -> Option<KeyValue> {
         let cell = cell.trim();
-        (!cell.is_empty()).then(|| Value::text(cell))
+        (!cell.is_empty()).then(|| KeyValue::text(cell))
     }
 
     /// Parses comma-separated words. Their order is ignored.
-    pub fn words(cell: &str) -> Option<Value> {
+    pub fn words(cell: &str) -> Option<KeyValue> {
         let mut words: Vec<&str> =
             cell.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
         words.sort_unstable();
-        let list = words.into_iter().map(Value::text).collect::<Vec<_>>();
-        (!list.is_empty()).then_some(Value::List(list))
+        let list = words.into_iter().map(KeyValue::text).collect::<Vec<_>>();
+        (!list.is_empty()).then_some(KeyValue::List(list))
     }
 
     /// `yes`, `no`, `on` and `off` as true and false.
-    pub(crate) fn switched(self) -> Value {
+    pub(crate) fn switched(self) -> KeyValue {
         let is = |words: [&str; 2]| match &self {
-            Value::Text(text) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
-            Value::Number(_) | Value::Bool(_) | Value::List(_) => false,
+            KeyValue::Text(text) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
+            KeyValue::Number(_) | KeyValue::Bool(_) | KeyValue::List(_) => false,
         };
         match (is(["yes", "on"]), is(["no", "off"])) {
-            (true, _) => Value::Bool(true),
-            (false, true) => Value::Bool(false),
+            (true, _) => KeyValue::Bool(true),
+            (false, true) => KeyValue::Bool(false),
             (false, false) => self,
         }
     }
@@ -77,39 +77,41 @@ impl Value {
     /// The number, if it is one.
     pub fn number(&self) -> Option<Ratio> {
         match self {
-            Value::Number(ratio) => Some(*ratio),
-            Value::Bool(_) | Value::Text(_) | Value::List(_) => None,
+            KeyValue::Number(ratio) => Some(*ratio),
+            KeyValue::Bool(_) | KeyValue::Text(_) | KeyValue::List(_) => None,
         }
     }
 
     /// Whether it is a word for yes.
     pub(crate) fn is_on(&self) -> bool {
         match self {
-            Value::Text(text) => ["yes", "on"].iter().any(|word| text.eq_ignore_ascii_case(word)),
-            Value::Bool(on) => *on,
-            Value::Number(_) | Value::List(_) => false,
+            KeyValue::Text(text) => {
+                ["yes", "on"].iter().any(|word| text.eq_ignore_ascii_case(word))
+            }
+            KeyValue::Bool(on) => *on,
+            KeyValue::Number(_) | KeyValue::List(_) => false,
         }
     }
 
     /// Whether this value switches a treatment off.
     pub(crate) fn is_off(&self) -> bool {
         match self {
-            Value::Number(ratio) => ratio.num == 0,
-            Value::Bool(on) => !on,
-            Value::Text(text) => {
+            KeyValue::Number(ratio) => ratio.num == 0,
+            KeyValue::Bool(on) => !on,
+            KeyValue::Text(text) => {
                 let off = ["", "none", "empty", "no", "off"];
                 off.iter().any(|word| text.eq_ignore_ascii_case(word))
             }
-            Value::List(items) => items.is_empty(),
+            KeyValue::List(items) => items.is_empty(),
         }
     }
 }
 
 /// Several numbers with commas between them.
-fn numbers(cell: &str) -> Option<Value> {
+fn numbers(cell: &str) -> Option<KeyValue> {
     let items = cell.contains(',').then(|| cell.split(','))?;
-    let numbers = items.map(|item| number(item.trim()).map(Value::Number));
-    numbers.collect::<Option<Vec<Value>>>().map(Value::List)
+    let numbers = items.map(|item| number(item.trim()).map(KeyValue::Number));
+    numbers.collect::<Option<Vec<KeyValue>>>().map(KeyValue::List)
 }
 
 /// `12`, `-0.5`, `1e-5`, `1/30`; not `012`, which is a name, or a number of base eight.
@@ -132,12 +134,12 @@ pub(crate) fn shown(ratio: Ratio) -> String {
 }
 
 /// Whether two numbers differ by at most a share of the second.
-pub(crate) fn near(a: Ratio, b: Ratio, share: Ratio) -> bool {
+pub(crate) fn within_share(a: Ratio, b: Ratio, share: Ratio) -> bool {
     let bound = b.mul(share).map(|bound| Ratio { num: bound.num.abs(), den: bound.den });
     let gap = a.add(b.neg()).map(|gap| Ratio { num: gap.num.abs(), den: gap.den });
     match (gap, bound) {
         (Some(gap), Some(bound)) => gap.compare(bound).is_le(),
-        // The difference overflows exact arithmetic: only equal values count as near.
+        // The difference overflows exact arithmetic: only equal values count.
         (None, _) | (_, None) => a == b,
     }
 }
@@ -169,37 +171,37 @@ pub(crate) fn rounded(ratio: Ratio) -> String {
     }
 }
 
-impl From<&FieldValue> for Value {
-    fn from(value: &FieldValue) -> Value {
+impl From<&FieldValue> for KeyValue {
+    fn from(value: &FieldValue) -> KeyValue {
         match value {
-            FieldValue::Int(n) => Value::int(*n),
+            FieldValue::Int(n) => KeyValue::int(*n),
             FieldValue::Big(n) => match i128::try_from(*n).ok() {
-                Some(n) => Value::Number(Ratio { num: n, den: 1 }),
-                None => Value::text(value.to_string()),
+                Some(n) => KeyValue::Number(Ratio { num: n, den: 1 }),
+                None => KeyValue::text(value.to_string()),
             },
             FieldValue::Real(x) => match Ratio::from_decimal(*x) {
-                Some(ratio) => Value::Number(ratio),
-                None => Value::text(x.to_string()),
+                Some(ratio) => KeyValue::Number(ratio),
+                None => KeyValue::text(x.to_string()),
             },
-            FieldValue::Bool(b) => Value::Bool(*b),
+            FieldValue::Bool(b) => KeyValue::Bool(*b),
             // Fractions without a finite decimal are text in a lock.
             FieldValue::Text(text) => match number(text) {
-                Some(ratio) if text.contains('/') => Value::Number(ratio),
-                Some(_) | None => Value::text(text),
+                Some(ratio) if text.contains('/') => KeyValue::Number(ratio),
+                Some(_) | None => KeyValue::text(text),
             },
-            FieldValue::List(items) => Value::List(items.iter().map(Value::from).collect()),
+            FieldValue::List(items) => KeyValue::List(items.iter().map(KeyValue::from).collect()),
         }
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for KeyValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Number(ratio) => f.write_str(&shown(*ratio)),
-            Value::Bool(b) => write!(f, "{b}"),
-            Value::Text(text) => f.write_str(text),
-            Value::List(items) => {
-                let parts: Vec<String> = items.iter().map(Value::to_string).collect();
+            KeyValue::Number(ratio) => f.write_str(&shown(*ratio)),
+            KeyValue::Bool(b) => write!(f, "{b}"),
+            KeyValue::Text(text) => f.write_str(text),
+            KeyValue::List(items) => {
+                let parts: Vec<String> = items.iter().map(KeyValue::to_string).collect();
                 f.write_str(&parts.join(","))
             }
         }
@@ -224,11 +226,11 @@ mod tests {
             ("1e-999", "1e-999"),
             ("a,b", "a,b"),
         ] {
-            assert_eq!(Value::parse(cell).unwrap().to_string(), want);
+            assert_eq!(KeyValue::parse(cell).unwrap().to_string(), want);
         }
-        assert_eq!(Value::parse("  "), None);
-        assert_eq!(Value::parse("2e-2"), Value::parse("0.020"));
-        assert_eq!(Value::words("b, a"), Value::words("a,b"));
+        assert_eq!(KeyValue::parse("  "), None);
+        assert_eq!(KeyValue::parse("2e-2"), KeyValue::parse("0.020"));
+        assert_eq!(KeyValue::words("b, a"), KeyValue::words("a,b"));
     }
 
     #[test]

@@ -33,23 +33,23 @@ pub enum Meaning {
 
 /// Keys of one meaning: `learning_rate`, with a default `learning_rate = 5e-5`, or a section `fsdp_config.*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct KeyRow {
     /// What they mean.
     pub meaning: Meaning,
     /// The keys, with their defaults.
     pub keys: &'static [&'static str],
 }
 
-const fn is(path: &'static str, keys: &'static [&'static str]) -> Row {
-    Row { meaning: Meaning::Is(path), keys }
+const fn is(path: &'static str, keys: &'static [&'static str]) -> KeyRow {
+    KeyRow { meaning: Meaning::Is(path), keys }
 }
 
-const fn about(topic: Topic, keys: &'static [&'static str]) -> Row {
-    Row { meaning: Meaning::About(topic), keys }
+const fn about(topic: Topic, keys: &'static [&'static str]) -> KeyRow {
+    KeyRow { meaning: Meaning::About(topic), keys }
 }
 
-const fn harmless(reason: &'static str, keys: &'static [&'static str]) -> Row {
-    Row { meaning: Meaning::Harmless(reason), keys }
+const fn harmless(reason: &'static str, keys: &'static [&'static str]) -> KeyRow {
+    KeyRow { meaning: Meaning::Harmless(reason), keys }
 }
 
 /// The keys of one trainer.
@@ -62,7 +62,7 @@ pub struct Vocabulary {
     /// Keys that tell its files from others: two of them are enough.
     pub marks: &'static [&'static str],
     /// Its keys.
-    pub rows: &'static [Row],
+    pub rows: &'static [KeyRow],
 }
 
 /// Keys of no known trainer: compared as they are written.
@@ -148,7 +148,7 @@ impl Vocabulary {
 
     /// The default of one of our fields.
     pub fn default_of(&self, path: &str) -> Option<&'static str> {
-        let is = |row: &&Row| matches!(row.meaning, Meaning::Is(ours) if ours == path);
+        let is = |row: &&KeyRow| matches!(row.meaning, Meaning::Is(ours) if ours == path);
         let rows = self.rows.iter().filter(is);
         rows.flat_map(|row| row.keys).find_map(|entry| parts(entry).1)
     }

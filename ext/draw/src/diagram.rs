@@ -49,11 +49,11 @@ pub(super) struct Vertex {
 pub(super) struct Card {
     /// How often the group of cards from here to the next frame repeats; 1 for no repeat.
     pub(super) repeats: usize,
-    pub(super) runs: Vec<Run>,
+    pub(super) runs: Vec<LayerRun>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct LayerRun {
     pub(super) count: usize,
     pub(super) title: String,
     pub(super) note: String,

@@ -5,7 +5,7 @@ use compiler::graph::{Graph, NodeKind};
 use compiler::kinds::LayerKind;
 
 use crate::Subject;
-use crate::diagram::{Builder, Card, Class, Diagram, Run, Vertex};
+use crate::diagram::{Builder, Card, Class, Diagram, LayerRun, Vertex};
 
 /// Cards shown. Further layers are only counted.
 const MAX_CARDS: usize = 24;
@@ -53,7 +53,7 @@ fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
     let mut cards: Vec<Card> = Vec::new();
     while !rest.is_empty() {
         if cards.len() == MAX_CARDS {
-            let run = Run {
+            let run = LayerRun {
                 count: rest.len(),
                 title: "more layers".to_owned(),
                 note: "not of one pattern".to_owned(),
@@ -88,13 +88,13 @@ fn group(rest: &[usize]) -> (usize, usize) {
     best
 }
 
-fn runs(subject: &Subject, kinds: &[LayerKind], sequence: &[usize]) -> Vec<Run> {
+fn runs(subject: &Subject, kinds: &[LayerKind], sequence: &[usize]) -> Vec<LayerRun> {
     let equal = sequence.chunk_by(|a, b| a == b);
     equal
         .filter_map(|run| {
             let kind = kinds.get(*run.first()?)?;
             let (title, note) = subject.layer_words(*kind.layers.first()?);
-            Some(Run { count: run.len(), title, note, slots: slots(kind) })
+            Some(LayerRun { count: run.len(), title, note, slots: slots(kind) })
         })
         .collect()
 }

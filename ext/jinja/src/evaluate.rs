@@ -19,7 +19,7 @@ use crate::{Environment, Undefined, methods, tests};
 
 /// Most steps of one template, and most bytes and elements that it makes.
 const STEPS: usize = 5_000_000;
-const MADE: usize = 256 << 20;
+const ALLOCATED: usize = 256 << 20;
 
 /// Deepest nesting of a value.
 const NESTED: usize = 128;
@@ -48,8 +48,8 @@ impl Scope {
     }
 
     fn get(&self, name: &str) -> Option<Value> {
-        let own = self.variables.borrow().get(name).cloned();
-        own.or_else(|| self.parent.as_ref()?.get(name))
+        let local = self.variables.borrow().get(name).cloned();
+        local.or_else(|| self.parent.as_ref()?.get(name))
     }
 
     fn set(&self, name: &str, value: Value) {
@@ -72,21 +72,21 @@ enum Flow {
 }
 
 /// One rendering.
-pub(crate) struct Run<'a> {
+pub(crate) struct Rendering<'a> {
     pub(crate) environment: &'a Environment,
     source: &'a str,
     global: Rc<Scope>,
     macros: RefCell<Vec<Rc<Macro<'a>>>>,
     steps: Cell<usize>,
-    made: Cell<usize>,
+    allocated: Cell<usize>,
     depth: Cell<usize>,
     /// Statements and expressions inside each other.
     nested: Cell<usize>,
 }
 
-impl Evaluation for Run<'_> {
+impl Evaluation for Rendering<'_> {
     fn spend(&self, steps: usize) -> Result<(), String> {
-        Run::spend(self, steps)
+        Rendering::spend(self, steps)
     }
 
     fn undefined(&self) -> Undefined {
@@ -94,24 +94,24 @@ impl Evaluation for Run<'_> {
     }
 
     fn is_true(&self, value: &Value) -> Result<bool, String> {
-        Run::is_true(self, value)
+        Rendering::is_true(self, value)
     }
 
     fn filter(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
-        Run::filter(self, name, arguments)
+        Rendering::filter(self, name, arguments)
     }
 
     fn test(&self, name: &str, arguments: &Arguments) -> Result<bool, String> {
-        Run::test(self, name, arguments)
+        Rendering::test(self, name, arguments)
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> Rendering<'a> {
     pub(crate) fn new(
         environment: &'a Environment,
         source: &'a str,
         context: &Value,
-    ) -> Result<Run<'a>, String> {
+    ) -> Result<Rendering<'a>, String> {
         let Value::Map(fields) = context else {
             return Err(format!("a template needs named values, not a {}", context.type_name()));
         };
@@ -119,13 +119,13 @@ impl<'a> Run<'a> {
             .iter()
             .filter_map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone())));
         let global = Scope { variables: RefCell::new(names.collect()), parent: None };
-        Ok(Run {
+        Ok(Rendering {
             environment,
             source,
             global: Rc::new(global),
             macros: RefCell::default(),
             steps: Cell::new(0),
-            made: Cell::new(0),
+            allocated: Cell::new(0),
             depth: Cell::new(0),
             nested: Cell::new(0),
         })
@@ -158,15 +158,15 @@ impl<'a> Run<'a> {
     /// Counts the size of a new value, and bounds what it holds.
     fn make(&self, value: Value) -> Result<Value, String> {
         let measure = value.measure();
-        let own = match &value {
+        let shallow_size = match &value {
             Value::Str(text) | Value::Markup(text) => text.len(),
             other => other.len().unwrap_or(0).saturating_mul(size_of::<Value>()),
         };
-        self.made.set(self.made.get().saturating_add(own));
-        if self.made.get() > MADE || measure.size > LARGEST {
+        self.allocated.set(self.allocated.get().saturating_add(shallow_size));
+        if self.allocated.get() > ALLOCATED || measure.size > LARGEST {
             return Err(format!(
                 "the template makes more than {} MiB, or a value of more than {} MiB",
-                MADE >> 20,
+                ALLOCATED >> 20,
                 LARGEST >> 20
             ));
         }
@@ -254,14 +254,7 @@ impl<'a> Run<'a> {
         match statement {
             Stmt::Template(template) => return self.block(&template.children, scope, out),
             Stmt::EmitRaw(raw) => out.push_str(raw.raw),
-            Stmt::EmitExpr(emit) => {
-                let value = self.eval(&emit.expr, scope)?;
-                self.used(&value)?;
-                match &value {
-                    Value::Str(text) | Value::Markup(text) => out.push_str(text),
-                    other => out.push_str(&other.text()?),
-                }
-            }
+            Stmt::EmitExpr(emit) => self.print(&emit.expr, scope, out)?,
             Stmt::IfCond(branch) => {
                 let condition = self.eval(&branch.expr, scope)?;
                 let body =
@@ -269,14 +262,7 @@ impl<'a> Run<'a> {
                 return self.block(body, scope, out);
             }
             Stmt::ForLoop(each) => return self.for_loop(each, scope, out),
-            Stmt::WithBlock(with) => {
-                let inside = Scope::inside(scope);
-                for (target, value) in &with.assignments {
-                    let value = self.eval(value, scope)?;
-                    self.assign(target, value, &inside)?;
-                }
-                return self.block(&with.body, &inside, out);
-            }
+            Stmt::WithBlock(with) => return self.with_block(with, scope, out),
             Stmt::Set(set) => {
                 let value = self.eval(&set.expr, scope)?;
                 self.assign(&set.target, value, scope)?;
@@ -298,13 +284,7 @@ impl<'a> Run<'a> {
                 let value = self.declare(declaration, scope);
                 scope.set(declaration.name, value);
             }
-            Stmt::CallBlock(block) => {
-                let caller = self.declare(&block.macro_decl, scope);
-                let callee = self.eval(&block.call.expr, scope)?;
-                let mut arguments = self.arguments(None, &block.call.args, scope)?;
-                arguments.keywords.push(("caller".to_owned(), caller));
-                out.push_str(&self.call(&callee, &arguments)?.text()?);
-            }
+            Stmt::CallBlock(block) => self.call_block(block, scope, out)?,
             // An extension that the harness does not have.
             Stmt::Continue(_) | Stmt::Break(_) if !self.environment.trims_blocks => {
                 return refuse("break");
@@ -319,6 +299,50 @@ impl<'a> Run<'a> {
             Stmt::Include(_) => return refuse("include"),
         }
         Ok(Flow::Next)
+    }
+
+    fn print(
+        &self,
+        expression: &'a Expr<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<(), String> {
+        let value = self.eval(expression, scope)?;
+        self.used(&value)?;
+        match &value {
+            Value::Str(text) | Value::Markup(text) => out.push_str(text),
+            other => out.push_str(&other.text()?),
+        }
+        Ok(())
+    }
+
+    fn with_block(
+        &self,
+        with: &'a ast::WithBlock<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<Flow, String> {
+        let inside = Scope::inside(scope);
+        for (target, value) in &with.assignments {
+            let value = self.eval(value, scope)?;
+            self.assign(target, value, &inside)?;
+        }
+        self.block(&with.body, &inside, out)
+    }
+
+    /// Calls a macro with the block as its `caller`.
+    fn call_block(
+        &self,
+        block: &'a ast::CallBlock<'a>,
+        scope: &Rc<Scope>,
+        out: &mut String,
+    ) -> Result<(), String> {
+        let caller = self.declare(&block.macro_decl, scope);
+        let callee = self.eval(&block.call.expr, scope)?;
+        let mut arguments = self.arguments(None, &block.call.args, scope)?;
+        arguments.keywords.push(("caller".to_owned(), caller));
+        out.push_str(&self.call(&callee, &arguments)?.text()?);
+        Ok(())
     }
 
     fn for_loop(
@@ -342,16 +366,7 @@ impl<'a> Run<'a> {
             && written.is_none_or(|written| written.contains("loop"))
         {
             in_pass = None;
-            let mut kept = Vec::new();
-            for item in items {
-                let inside = Scope::inside(scope);
-                self.assign(&each.target, item.clone(), &inside)?;
-                let holds = self.eval(condition, &inside)?;
-                if self.is_true(&holds)? {
-                    kept.push(item);
-                }
-            }
-            items = kept;
+            items = self.items_where(condition, &each.target, items, scope)?;
         }
         if items.is_empty() {
             return self.block(&each.else_body, &Scope::inside(scope), out);
@@ -362,16 +377,7 @@ impl<'a> Run<'a> {
             self.spend(1)?;
             if let Some(item) = state.items.get(index).cloned() {
                 let inside = Scope::inside(scope);
-                if Arc::get_mut(&mut state).is_none() {
-                    // The template keeps an earlier `loop`.
-                    let last = state.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                    let items = state.items.clone();
-                    self.spend(items.len())?;
-                    state = Arc::new(Loop { items, index, last: Mutex::new(last) });
-                }
-                if let Some(state) = Arc::get_mut(&mut state) {
-                    state.index = index;
-                }
+                self.advance(&mut state, index)?;
                 inside.set("loop", Value::Loop(Arc::clone(&state)));
                 self.assign(&each.target, item, &inside)?;
                 if let Some(condition) = in_pass {
@@ -384,13 +390,8 @@ impl<'a> Run<'a> {
                     Flow::Next => completed = true,
                     Flow::Continue => {}
                     Flow::Break => {
-                        // A generator keeps what was not read.
-                        if let Value::Generator(generator) = &iterated {
-                            let rest = state.items.get(index + 1..).unwrap_or_default();
-                            let mut items =
-                                generator.items.lock().unwrap_or_else(PoisonError::into_inner);
-                            items.extend(rest.iter().cloned());
-                        }
+                        let unread = state.items.get(index + 1..).unwrap_or_default();
+                        give_back(&iterated, unread);
                         break;
                     }
                 }
@@ -401,6 +402,40 @@ impl<'a> Run<'a> {
             return self.block(&each.else_body, &Scope::inside(scope), out);
         }
         Ok(Flow::Next)
+    }
+
+    /// The items for which a loop's condition holds.
+    fn items_where(
+        &self,
+        condition: &'a Expr<'a>,
+        target: &'a Expr<'a>,
+        items: Vec<Value>,
+        scope: &Rc<Scope>,
+    ) -> Result<Vec<Value>, String> {
+        let mut kept = Vec::new();
+        for item in items {
+            let inside = Scope::inside(scope);
+            self.assign(target, item.clone(), &inside)?;
+            let holds = self.eval(condition, &inside)?;
+            if self.is_true(&holds)? {
+                kept.push(item);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Moves a loop's state to the next pass; to a new state if the template keeps the earlier `loop`.
+    fn advance(&self, state: &mut Arc<Loop>, index: usize) -> Result<(), String> {
+        if Arc::get_mut(state).is_none() {
+            let last = state.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let items = state.items.clone();
+            self.spend(items.len())?;
+            *state = Arc::new(Loop { items, index, last: Mutex::new(last) });
+        }
+        if let Some(state) = Arc::get_mut(state) {
+            state.index = index;
+        }
+        Ok(())
     }
 
     fn assign(&self, target: &'a Expr<'a>, value: Value, scope: &Rc<Scope>) -> Result<(), String> {
@@ -448,23 +483,8 @@ impl<'a> Run<'a> {
                 let written = self.source.get(span.start_offset as usize..span.end_offset as usize);
                 literal(&constant.value, written.unwrap_or_default())
             }
-            Expr::List(list) => {
-                let items = list.items.iter().map(|item| self.eval(item, scope));
-                let items = items.collect::<Result<Vec<_>, _>>()?;
-                // The parser reads a tuple as a list.
-                let start = list.span().start_offset as usize;
-                let is_list = self.source.get(start..).is_none_or(|text| text.starts_with('['));
-                self.make(if is_list { Value::from(items) } else { Value::tuple(items) })
-            }
-            Expr::Map(map) => {
-                let mut entries = Entries::default();
-                for (key, value) in map.keys.iter().zip(&map.values) {
-                    let key = self.eval(key, scope)?;
-                    key.hashable()?;
-                    entries.insert(key, self.eval(value, scope)?);
-                }
-                self.make(entries.into_map())
-            }
+            Expr::List(list) => self.list(list, scope),
+            Expr::Map(map) => self.map(map, scope),
             Expr::UnaryOp(unary) => {
                 let value = self.eval(&unary.expr, scope)?;
                 match unary.op {
@@ -473,31 +493,8 @@ impl<'a> Run<'a> {
                 }
             }
             Expr::BinOp(binary) => self.binary(binary, scope),
-            Expr::Compare(chain) => {
-                let mut left = self.eval(&chain.expr, scope)?;
-                for step in &chain.ops {
-                    let right = self.eval(&step.expr, scope)?;
-                    if !self.compare(step.op, &left, &right)? {
-                        return Ok(Value::Bool(false));
-                    }
-                    left = right;
-                }
-                Ok(Value::Bool(true))
-            }
-            Expr::IfExpr(choice) => {
-                let condition = self.eval(&choice.test_expr, scope)?;
-                match (self.is_true(&condition)?, &choice.false_expr) {
-                    (true, _) => self.eval(&choice.true_expr, scope),
-                    (false, Some(otherwise)) => self.eval(otherwise, scope),
-                    // This one is never an error.
-                    (false, None) if self.environment.undefined == Undefined::Error => {
-                        Ok(Value::from(""))
-                    }
-                    (false, None) => Ok(Value::undefined(
-                        "the inline if-expression evaluated to false and no else section was defined.",
-                    )),
-                }
-            }
+            Expr::Compare(chain) => self.compare_chain(chain, scope),
+            Expr::IfExpr(choice) => self.choose(choice, scope),
             Expr::Filter(filter) => {
                 let value = match &filter.expr {
                     Some(expression) => self.eval(expression, scope)?,
@@ -521,22 +518,79 @@ impl<'a> Run<'a> {
                 self.spend(value.len().unwrap_or(0) / 64)?;
                 lookup::item(&value, &key)
             }
-            Expr::Slice(slice) => {
-                let value = self.eval(&slice.expr, scope)?;
-                let bound = |bound: &'a Option<Expr<'a>>| match bound {
-                    Some(bound) => self.eval(bound, scope),
-                    None => Ok(Value::None),
-                };
-                let bounds = [bound(&slice.start)?, bound(&slice.stop)?, bound(&slice.step)?];
-                self.spend(value.len().unwrap_or(0) / 64)?;
-                self.make(operators::slice(&value, bounds)?)
-            }
+            Expr::Slice(slice) => self.slice(slice, scope),
             Expr::Call(call) => {
                 let callee = self.eval(&call.expr, scope)?;
                 let arguments = self.arguments(None, &call.args, scope)?;
                 self.make(self.call(&callee, &arguments)?)
             }
         }
+    }
+
+    /// A list or tuple.
+    fn list(
+        &self,
+        list: &'a ast::Spanned<ast::List<'a>>,
+        scope: &Rc<Scope>,
+    ) -> Result<Value, String> {
+        let items = list.items.iter().map(|item| self.eval(item, scope));
+        let items = items.collect::<Result<Vec<_>, _>>()?;
+        // The parser reads a tuple as a list.
+        let start = list.span().start_offset as usize;
+        let is_list = self.source.get(start..).is_none_or(|text| text.starts_with('['));
+        self.make(if is_list { Value::from(items) } else { Value::tuple(items) })
+    }
+
+    fn map(&self, map: &'a ast::Map<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        let mut entries = Entries::default();
+        for (key, value) in map.keys.iter().zip(&map.values) {
+            let key = self.eval(key, scope)?;
+            key.hashable()?;
+            entries.insert(key, self.eval(value, scope)?);
+        }
+        self.make(entries.into_map())
+    }
+
+    /// `a < b < c`.
+    fn compare_chain(
+        &self,
+        chain: &'a ast::Compare<'a>,
+        scope: &Rc<Scope>,
+    ) -> Result<Value, String> {
+        let mut left = self.eval(&chain.expr, scope)?;
+        for step in &chain.ops {
+            let right = self.eval(&step.expr, scope)?;
+            if !self.compare(step.op, &left, &right)? {
+                return Ok(Value::Bool(false));
+            }
+            left = right;
+        }
+        Ok(Value::Bool(true))
+    }
+
+    /// `a if condition else b`.
+    fn choose(&self, choice: &'a ast::IfExpr<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        let condition = self.eval(&choice.test_expr, scope)?;
+        match (self.is_true(&condition)?, &choice.false_expr) {
+            (true, _) => self.eval(&choice.true_expr, scope),
+            (false, Some(otherwise)) => self.eval(otherwise, scope),
+            // This one is never an error.
+            (false, None) if self.environment.undefined == Undefined::Error => Ok(Value::from("")),
+            (false, None) => Ok(Value::undefined(
+                "the inline if-expression evaluated to false and no else section was defined.",
+            )),
+        }
+    }
+
+    fn slice(&self, slice: &'a ast::Slice<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        let value = self.eval(&slice.expr, scope)?;
+        let bound = |bound: &'a Option<Expr<'a>>| match bound {
+            Some(bound) => self.eval(bound, scope),
+            None => Ok(Value::None),
+        };
+        let bounds = [bound(&slice.start)?, bound(&slice.stop)?, bound(&slice.step)?];
+        self.spend(value.len().unwrap_or(0) / 64)?;
+        self.make(operators::slice(&value, bounds)?)
     }
 
     fn variable(&self, name: &str, scope: &Rc<Scope>) -> Value {
@@ -843,6 +897,14 @@ impl<'a> Run<'a> {
         let text = self.captured(&declaration.body, &inside)?;
         self.depth.set(self.depth.get() - 1);
         Ok(Value::from(text))
+    }
+}
+
+/// Returns to a generator what a loop did not read.
+fn give_back(iterated: &Value, unread: &[Value]) {
+    if let Value::Generator(generator) = iterated {
+        let mut items = generator.items.lock().unwrap_or_else(PoisonError::into_inner);
+        items.extend(unread.iter().cloned());
     }
 }
 

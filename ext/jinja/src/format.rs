@@ -1,5 +1,8 @@
 //! Python's `%` and `str.format`. What a format asks beyond numbers, texts, width, sign and precision is refused.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 use crate::entries::LARGEST;
 use crate::text;
 use crate::value::Value;
@@ -17,6 +20,96 @@ struct Form {
 }
 
 impl Form {
+    const PLAIN: Form = Form {
+        fill: ' ',
+        align: None,
+        sign: None,
+        comma: false,
+        width: 0,
+        precision: None,
+        kind: None,
+    };
+
+    /// The flags, width and precision of a `%` conversion.
+    fn of_percent(rest: &mut Peekable<Chars<'_>>) -> Result<Form, String> {
+        let mut form = Form::PLAIN;
+        while let Some(flag) = rest.next_if(|c| "-+ 0".contains(*c)) {
+            match flag {
+                '-' => form.align = Some('<'),
+                '0' if form.align.is_none() => {
+                    (form.fill, form.align) = ('0', Some('='));
+                }
+                '0' => {}
+                '+' => form.sign = Some('+'),
+                sign => form.sign = form.sign.or(Some(sign)),
+            }
+        }
+        if form.align == Some('<') {
+            form.fill = ' ';
+        }
+        let width = digits(rest);
+        if !width.is_empty() {
+            form.width = Form::number(&width)?;
+        }
+        if rest.next_if_eq(&'.').is_some() {
+            let precision = digits(rest);
+            form.precision = Some(if precision.is_empty() { 0 } else { Form::number(&precision)? });
+        }
+        Ok(form)
+    }
+
+    /// The form after the `:` of a field of `str.format`.
+    fn of_braces(form: &str) -> Result<Form, String> {
+        let mut rest: &str = form;
+        let mut parsed = Form::PLAIN;
+        let is_align = |c: &char| "<>^=".contains(*c);
+        let mut characters = rest.chars();
+        match (characters.next(), characters.next()) {
+            (Some(fill), Some(align)) if is_align(&align) => {
+                (parsed.fill, parsed.align) = (fill, Some(align));
+                rest = characters.as_str();
+            }
+            (Some(align), _) if is_align(&align) => {
+                parsed.align = Some(align);
+                rest = rest.get(1..).unwrap_or_default();
+            }
+            _ => {}
+        }
+        let mut take = |wanted: &str| {
+            let c = rest.chars().next().filter(|c| wanted.contains(*c))?;
+            rest = rest.get(1..).unwrap_or_default();
+            Some(c)
+        };
+        parsed.sign = take("+- ");
+        if take("0").is_some() {
+            if parsed.align.is_some() {
+                return Err(refused(form));
+            }
+            (parsed.fill, parsed.align) = ('0', Some('='));
+        }
+        let mut width = String::new();
+        while let Some(digit) = take("0123456789") {
+            width.push(digit);
+        }
+        if !width.is_empty() {
+            parsed.width = Form::number(&width)?;
+        }
+        parsed.comma = take(",").is_some();
+        if take(".").is_some() {
+            let mut precision = String::new();
+            while let Some(digit) = take("0123456789") {
+                precision.push(digit);
+            }
+            parsed.precision = Some(Form::number(&precision)?);
+        }
+        parsed.kind = take("sdfFxXob%");
+        let pads_zeros = parsed.fill == '0' && parsed.align == Some('=');
+        if !rest.is_empty() || parsed.comma && pads_zeros {
+            return Err(refused(form));
+        }
+        Ok(parsed)
+    }
+
     fn number(digits: &str) -> Result<usize, String> {
         let number = digits.parse().ok().filter(|number| *number <= 1 << 16);
         number.ok_or_else(|| format!("a format's number {digits} is too large"))
@@ -96,6 +189,19 @@ fn with_commas(digits: &str) -> String {
     out + rest
 }
 
+/// Takes the digits that come next.
+fn digits(rest: &mut Peekable<Chars<'_>>) -> String {
+    let mut digits = String::new();
+    while let Some(digit) = rest.next_if(char::is_ascii_digit) {
+        digits.push(digit);
+    }
+    digits
+}
+
+fn refused(form: &str) -> String {
+    format!("the format `:{form}` is not supported by canonc")
+}
+
 fn checked(out: String) -> Result<String, String> {
     match out.len() <= LARGEST {
         true => Ok(out),
@@ -125,44 +231,7 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
             let value = values.get(&Value::from(name.as_str()));
             named = Some(value.ok_or_else(|| format!("format requires the key {name:?}"))?);
         }
-        let mut form = Form {
-            fill: ' ',
-            align: None,
-            sign: None,
-            comma: false,
-            width: 0,
-            precision: None,
-            kind: None,
-        };
-        while let Some(flag) = rest.next_if(|c| "-+ 0".contains(*c)) {
-            match flag {
-                '-' => form.align = Some('<'),
-                '0' if form.align.is_none() => {
-                    (form.fill, form.align) = ('0', Some('='));
-                }
-                '0' => {}
-                '+' => form.sign = Some('+'),
-                sign => form.sign = form.sign.or(Some(sign)),
-            }
-        }
-        if form.align == Some('<') {
-            form.fill = ' ';
-        }
-        let digits = |rest: &mut std::iter::Peekable<std::str::Chars<'_>>| {
-            let mut digits = String::new();
-            while let Some(digit) = rest.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            digits
-        };
-        let width = digits(&mut rest);
-        if !width.is_empty() {
-            form.width = Form::number(&width)?;
-        }
-        if rest.next_if_eq(&'.').is_some() {
-            let precision = digits(&mut rest);
-            form.precision = Some(if precision.is_empty() { 0 } else { Form::number(&precision)? });
-        }
+        let form = Form::of_percent(&mut rest)?;
         let kind = rest.next().ok_or("incomplete format")?;
         if form.precision.is_some() && "diuxXo".contains(kind) {
             return Err("a precision of a whole number is not supported by canonc".to_owned());
@@ -180,30 +249,35 @@ pub(crate) fn percent(text: &str, values: &Value) -> Result<String, String> {
         {
             return Err(message.to_string());
         }
-        let flat = Form {
-            fill: ' ',
-            align: form.align.filter(|align| *align == '<').or(Some('>')),
-            ..form.clone()
-        };
-        out += &match kind {
-            's' => flat.text(&value.text()?),
-            'r' => flat.text(&value.repr()?),
-            'd' | 'i' | 'u' => match value {
-                Value::Float(number) if number.is_finite() => {
-                    form.number_text(&Value::Int(number.trunc() as i128), 'd')?
-                }
-                value => form.number_text(value, 'd')?,
-            },
-            'x' | 'X' | 'o' => form.number_text(value, kind)?,
-            'f' | 'F' => form.number_text(value, 'f')?,
-            other => return Err(format!("`%{other}` in a format is not supported by canonc")),
-        };
+        out += &converted(value, &form, kind)?;
         out = checked(out)?;
     }
     if next.next().is_some() && !is_named && !matches!(values, Value::Map(_) | Value::List(_)) {
         return Err("not all arguments converted during string formatting".to_owned());
     }
     Ok(out)
+}
+
+/// A value by a `%` conversion.
+fn converted(value: &Value, form: &Form, kind: char) -> Result<String, String> {
+    let flat = Form {
+        fill: ' ',
+        align: form.align.filter(|align| *align == '<').or(Some('>')),
+        ..form.clone()
+    };
+    match kind {
+        's' => Ok(flat.text(&value.text()?)),
+        'r' => Ok(flat.text(&value.repr()?)),
+        'd' | 'i' | 'u' => match value {
+            Value::Float(number) if number.is_finite() => {
+                form.number_text(&Value::Int(number.trunc() as i128), 'd')
+            }
+            value => form.number_text(value, 'd'),
+        },
+        'x' | 'X' | 'o' => form.number_text(value, kind),
+        'f' | 'F' => form.number_text(value, 'f'),
+        other => Err(format!("`%{other}` in a format is not supported by canonc")),
+    }
 }
 
 /// `text.format(*positional, **keywords)`.
@@ -249,15 +323,7 @@ pub(crate) fn braces(
         };
         let mut value =
             value.ok_or_else(|| format!("the format has no value for `{{{field}}}`"))?;
-        for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
-            value = match part.strip_suffix(']') {
-                Some(key) => {
-                    let key = key.parse().map_or_else(|_| Value::from(key), Value::Int);
-                    crate::lookup::item(&value, &key)?
-                }
-                None => crate::lookup::attribute(&value, part)?,
-            };
-        }
+        value = along(value, path)?;
         value = match conversion {
             "" => value,
             "s" => Value::from(value.text()?),
@@ -270,67 +336,26 @@ pub(crate) fn braces(
     Ok(out + rest)
 }
 
+/// The part of a value at `.attribute[item]…`.
+fn along(mut value: Value, path: &str) -> Result<Value, String> {
+    for part in path.split(['.', '[']).filter(|part| !part.is_empty()) {
+        value = match part.strip_suffix(']') {
+            Some(key) => {
+                let key = key.parse().map_or_else(|_| Value::from(key), Value::Int);
+                crate::lookup::item(&value, &key)?
+            }
+            None => crate::lookup::attribute(&value, part)?,
+        };
+    }
+    Ok(value)
+}
+
 /// `format(value, form)`.
 fn formatted(value: &Value, form: &str) -> Result<String, String> {
     if form.is_empty() {
         return value.text();
     }
-    let refuse = || format!("the format `:{form}` is not supported by canonc");
-    let mut rest: &str = form;
-    let mut parsed = Form {
-        fill: ' ',
-        align: None,
-        sign: None,
-        comma: false,
-        width: 0,
-        precision: None,
-        kind: None,
-    };
-    let is_align = |c: &char| "<>^=".contains(*c);
-    let mut characters = rest.chars();
-    match (characters.next(), characters.next()) {
-        (Some(fill), Some(align)) if is_align(&align) => {
-            (parsed.fill, parsed.align) = (fill, Some(align));
-            rest = characters.as_str();
-        }
-        (Some(align), _) if is_align(&align) => {
-            parsed.align = Some(align);
-            rest = rest.get(1..).unwrap_or_default();
-        }
-        _ => {}
-    }
-    let mut take = |wanted: &str| {
-        let c = rest.chars().next().filter(|c| wanted.contains(*c))?;
-        rest = rest.get(1..).unwrap_or_default();
-        Some(c)
-    };
-    parsed.sign = take("+- ");
-    if take("0").is_some() {
-        if parsed.align.is_some() {
-            return Err(refuse());
-        }
-        (parsed.fill, parsed.align) = ('0', Some('='));
-    }
-    let mut width = String::new();
-    while let Some(digit) = take("0123456789") {
-        width.push(digit);
-    }
-    if !width.is_empty() {
-        parsed.width = Form::number(&width)?;
-    }
-    parsed.comma = take(",").is_some();
-    if take(".").is_some() {
-        let mut precision = String::new();
-        while let Some(digit) = take("0123456789") {
-            precision.push(digit);
-        }
-        parsed.precision = Some(Form::number(&precision)?);
-    }
-    parsed.kind = take("sdfFxXob%");
-    let pads_zeros = parsed.fill == '0' && parsed.align == Some('=');
-    if !rest.is_empty() || parsed.comma && pads_zeros {
-        return Err(refuse());
-    }
+    let parsed = Form::of_braces(form)?;
     match (value, parsed.kind) {
         (Value::Str(text), None | Some('s'))
             if parsed.sign.is_none() && parsed.align != Some('=') && !parsed.comma =>
@@ -346,6 +371,6 @@ fn formatted(value: &Value, form: &str) -> Result<String, String> {
         (Value::Int(_) | Value::Bool(_) | Value::Float(_), Some(kind @ ('f' | 'F' | '%'))) => {
             parsed.number_text(value, if kind == '%' { '%' } else { 'f' })
         }
-        _ => Err(refuse()),
+        _ => Err(refused(form)),
     }
 }

@@ -66,7 +66,7 @@ impl Environment {
         on_large_stack(|| {
             let stmt = self.parse(&source)?;
             let ast::Stmt::Template(template) = &stmt else { return Ok(String::new()) };
-            evaluate::Run::new(self, &source, context)?.template(template)
+            evaluate::Rendering::new(self, &source, context)?.template(template)
         })
     }
 
@@ -74,7 +74,7 @@ impl Environment {
     pub fn evaluate(&self, expression: &str, context: &Value) -> Result<Value, String> {
         on_large_stack(|| {
             let parsed = parse_expr(expression).map_err(|error| syntax(&error))?;
-            evaluate::Run::new(self, expression, context)?.expression(&parsed)
+            evaluate::Rendering::new(self, expression, context)?.expression(&parsed)
         })
     }
 

@@ -92,7 +92,7 @@ pub(crate) fn attribute(value: &Value, name: &str) -> Result<Value, String> {
 
 fn loop_attribute(state: &crate::value::Loop, name: &str) -> Option<Value> {
     let (index, length) = (state.index, state.items.len());
-    let near = |index: Option<usize>, which: &str| {
+    let neighbour = |index: Option<usize>, which: &str| {
         let item = index.and_then(|index| state.items.get(index).cloned());
         item.unwrap_or_else(|| Value::undefined(format!("there is no {which} item")))
     };
@@ -107,8 +107,8 @@ fn loop_attribute(state: &crate::value::Loop, name: &str) -> Option<Value> {
         // Only recursive loops are deeper.
         "depth" => Value::int(1),
         "depth0" => Value::int(0),
-        "previtem" => near(index.checked_sub(1), "previous"),
-        "nextitem" => near(Some(index + 1), "next"),
+        "previtem" => neighbour(index.checked_sub(1), "previous"),
+        "nextitem" => neighbour(Some(index + 1), "next"),
         _ => return None,
     })
 }

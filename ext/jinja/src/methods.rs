@@ -20,7 +20,7 @@ pub(crate) fn call(value: &Value, name: &str, arguments: &Arguments) -> Result<V
         return Err(format!("{name}() takes no arguments"));
     }
     match value {
-        Value::Str(text) => string(text, name, arguments),
+        Value::Str(text) => StringCall { text, name, arguments }.run(),
         Value::Map(entries) => match name {
             "get" => {
                 let [key, default] = arguments.bind(name, ["key", "default"])?;
@@ -171,48 +171,159 @@ fn part(text: &str, start: Option<Value>, end: Option<Value>) -> Result<(String,
     Ok((text.chars().skip(skip).take(take).collect(), start))
 }
 
-fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, String> {
-    // Other signs than these and letters may be digits in Python.
-    let is_known =
-        |c: char| c.is_ascii() || text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉½".contains(c);
-    let are_known = text.chars().all(|c| is_known(c) || text::is_letter(c) && !is_numeral(c));
-    if ["isdigit", "isnumeric", "isalnum"].contains(&name) && !are_known {
-        return Err(format!("`.{name}()` of such characters is not supported by canonc"));
+/// A call of a method of a text.
+struct StringCall<'a> {
+    text: &'a Arc<str>,
+    name: &'a str,
+    arguments: &'a Arguments,
+}
+
+impl StringCall<'_> {
+    fn run(&self) -> Result<Value, String> {
+        let StringCall { text, name, arguments } = *self;
+        self.refuse_unknown_digits()?;
+        match name {
+            "capitalize" => Ok(Value::from(capitalize(text))),
+            "casefold" if text.is_ascii() => Ok(Value::from(text.to_lowercase())),
+            "center" => self.center(),
+            "count" => self.count(),
+            "endswith" => self.has_affix(true),
+            "startswith" => self.has_affix(false),
+            "find" => self.search(false, false),
+            "rfind" => self.search(true, false),
+            "index" => self.search(false, true),
+            "rindex" => self.search(true, true),
+            "format" => {
+                let text = format::braces(text, arguments.positional(), arguments.keywords())?;
+                Ok(Value::from(text))
+            }
+            "isalnum" => self.all(|c| text::is_letter(c) || c.is_numeric()),
+            "isalpha" => self.all(text::is_letter),
+            "isascii" => Ok(Value::Bool(text.is_ascii())),
+            "isdecimal" => self.all(text::is_decimal),
+            "isdigit" => self.all(|c| text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉".contains(c)),
+            "islower" => Ok(Value::Bool(is_lower(text))),
+            "isnumeric" => self.all(char::is_numeric),
+            "isspace" => self.all(text::is_space),
+            "istitle" => {
+                Ok(Value::Bool(text.chars().any(text::is_cased) && titled(text) == **text))
+            }
+            "isupper" => Ok(Value::Bool(is_upper(text))),
+            "join" => self.join(),
+            "ljust" => self.pad(false),
+            "rjust" => self.pad(true),
+            "lower" => Ok(Value::from(text.to_lowercase())),
+            "upper" => Ok(Value::from(text.to_uppercase())),
+            "title" if text.contains('Σ') => {
+                Err("`.title()` of a text with Σ is not supported by canonc".to_owned())
+            }
+            "title" => Ok(Value::from(titled(text))),
+            "swapcase" => Ok(Value::from(swap_case(text))),
+            "strip" => self.strip(true, true),
+            "lstrip" => self.strip(true, false),
+            "rstrip" => self.strip(false, true),
+            "partition" => self.partition(false),
+            "rpartition" => self.partition(true),
+            "removeprefix" => self.remove_prefix(),
+            "removesuffix" => self.remove_suffix(),
+            "replace" => {
+                let [old, new, count] = arguments.bind(name, ["old", "new", "count"])?;
+                replace(text, &wanted(old, name)?, &wanted(new, name)?, number(count, -1)?)
+            }
+            "split" | "rsplit" => self.split(),
+            "splitlines" => {
+                let [keepends] = arguments.bind(name, ["keepends"])?;
+                Ok(list(text::lines(text, keepends.is_some_and(|keep| keep.is_true()))))
+            }
+            "zfill" => self.zero_fill(),
+            name => Err(format!("the method `.{name}()` is not supported by canonc")),
+        }
     }
-    let all =
-        |holds: fn(char) -> bool| Ok(Value::Bool(!text.is_empty() && text.chars().all(holds)));
-    let stripped = |left: bool, right: bool| {
-        let [characters] = arguments.bind(name, ["chars"])?;
+
+    /// Refuses digits that Python may know and these functions do not.
+    fn refuse_unknown_digits(&self) -> Result<(), String> {
+        let StringCall { text, name, .. } = *self;
+        // Other signs than these and letters may be digits in Python.
+        let is_known =
+            |c: char| c.is_ascii() || text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉½".contains(c);
+        let are_known = text.chars().all(|c| is_known(c) || text::is_letter(c) && !is_numeral(c));
+        if ["isdigit", "isnumeric", "isalnum"].contains(&name) && !are_known {
+            return Err(format!("`.{name}()` of such characters is not supported by canonc"));
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> i128 {
+        i128::try_from(self.text.chars().count()).unwrap_or(i128::MAX)
+    }
+
+    fn all(&self, holds: fn(char) -> bool) -> Result<Value, String> {
+        Ok(Value::Bool(!self.text.is_empty() && self.text.chars().all(holds)))
+    }
+
+    fn strip(&self, left: bool, right: bool) -> Result<Value, String> {
+        let [characters] = self.arguments.bind(self.name, ["chars"])?;
         let characters = match characters {
             None | Some(Value::None) => None,
-            some => Some(wanted(some, name)?),
+            some => Some(wanted(some, self.name)?),
         };
-        Ok(Value::from(text::strip(text, characters.as_deref(), left, right)))
-    };
-    let padded = |left: bool| {
-        let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
-        let fill = one_character(fill, name)?;
-        let missing = missing(text.chars().count(), number(width, 0)?)?;
+        Ok(Value::from(text::strip(self.text, characters.as_deref(), left, right)))
+    }
+
+    fn center(&self) -> Result<Value, String> {
+        let [width, fill] = self.arguments.bind(self.name, ["width", "fillchar"])?;
+        let fill = one_character(fill, self.name)?;
+        Ok(Value::from(center(self.text, number(width, 0)?, &fill)?))
+    }
+
+    fn pad(&self, left: bool) -> Result<Value, String> {
+        let [width, fill] = self.arguments.bind(self.name, ["width", "fillchar"])?;
+        let fill = one_character(fill, self.name)?;
+        let missing = missing(self.text.chars().count(), number(width, 0)?)?;
         let fill = fill.repeat(missing);
-        Ok(Value::from(if left { fill + text } else { text.to_string() + &fill }))
-    };
-    let searched = |from_end: bool, fails: bool| {
-        let [part_, start, end] = arguments.bind(name, ["sub", "start", "end"])?;
-        let sub = wanted(part_, name)?;
-        let (within, before) = part(text, start, end)?;
+        Ok(Value::from(if left { fill + self.text } else { self.text.to_string() + &fill }))
+    }
+
+    fn zero_fill(&self) -> Result<Value, String> {
+        let [width] = self.arguments.bind(self.name, ["width"])?;
+        let missing = missing(self.text.chars().count(), number(width, 0)?)?;
+        let (sign, digits) = match self.text.chars().next() {
+            Some(sign @ ('+' | '-')) => (sign.to_string(), self.text.get(1..).unwrap_or_default()),
+            _ => (String::new(), &**self.text),
+        };
+        Ok(Value::from(format!("{sign}{}{digits}", "0".repeat(missing))))
+    }
+
+    fn count(&self) -> Result<Value, String> {
+        let [sub, start, end] = self.arguments.bind(self.name, ["sub", "start", "end"])?;
+        let sub = wanted(sub, self.name)?;
+        let (within, before) = part(self.text, start, end)?;
+        Ok(Value::int(match sub.is_empty() {
+            true if before > self.length() => 0,
+            true => within.chars().count() + 1,
+            false => within.matches(&*sub).count(),
+        }))
+    }
+
+    /// `find` and its kin; `fails` if an absent part is an error.
+    fn search(&self, from_end: bool, fails: bool) -> Result<Value, String> {
+        let [sub, start, end] = self.arguments.bind(self.name, ["sub", "start", "end"])?;
+        let sub = wanted(sub, self.name)?;
+        let (within, before) = part(self.text, start, end)?;
         let at = if from_end { within.rfind(&*sub) } else { within.find(&*sub) };
-        let at = at.filter(|_| before <= i128::try_from(text.chars().count()).unwrap_or(i128::MAX));
+        let at = at.filter(|_| before <= self.length());
         let at = at.map(|at| within.get(..at).unwrap_or_default().chars().count());
         match at {
             Some(at) => Ok(Value::Int(i128::try_from(at).unwrap_or(0) + before)),
             None if fails => Err("substring not found".to_owned()),
             None => Ok(Value::Int(-1)),
         }
-    };
-    let affixed = |at_end: bool| {
-        let [affix, start, end] = arguments.bind(name, ["prefix", "start", "end"])?;
-        let (within, before) = part(text, start, end)?;
-        let is_inside = before <= i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+    }
+
+    fn has_affix(&self, at_end: bool) -> Result<Value, String> {
+        let [affix, start, end] = self.arguments.bind(self.name, ["prefix", "start", "end"])?;
+        let (within, before) = part(self.text, start, end)?;
+        let is_inside = before <= self.length();
         let has = |affix: &str| {
             is_inside && if at_end { within.ends_with(affix) } else { within.starts_with(affix) }
         };
@@ -221,150 +332,90 @@ fn string(text: &Arc<str>, name: &str, arguments: &Arguments) -> Result<Value, S
                 let any = affixes.iter().filter_map(Value::as_str).any(has);
                 Ok(Value::Bool(any))
             }
-            affix => Ok(Value::Bool(has(&wanted(affix, name)?))),
+            affix => Ok(Value::Bool(has(&wanted(affix, self.name)?))),
         }
-    };
-    let parted = |from_end: bool| {
-        let [separator] = arguments.bind(name, ["sep"])?;
-        let separator = wanted(separator, name)?;
+    }
+
+    fn remove_prefix(&self) -> Result<Value, String> {
+        let [prefix] = self.arguments.bind(self.name, ["prefix"])?;
+        let prefix = wanted(prefix, self.name)?;
+        Ok(Value::from(self.text.strip_prefix(&*prefix).unwrap_or(self.text)))
+    }
+
+    fn remove_suffix(&self) -> Result<Value, String> {
+        let [suffix] = self.arguments.bind(self.name, ["suffix"])?;
+        let suffix = wanted(suffix, self.name)?;
+        Ok(Value::from(self.text.strip_suffix(&*suffix).unwrap_or(self.text)))
+    }
+
+    fn partition(&self, from_end: bool) -> Result<Value, String> {
+        let [separator] = self.arguments.bind(self.name, ["sep"])?;
+        let separator = wanted(separator, self.name)?;
         if separator.is_empty() {
             return Err("empty separator".to_owned());
         }
-        let split =
-            if from_end { text.rsplit_once(&*separator) } else { text.split_once(&*separator) };
+        let split = match from_end {
+            true => self.text.rsplit_once(&*separator),
+            false => self.text.split_once(&*separator),
+        };
         let parts = match (split, from_end) {
             (Some((left, right)), _) => [left, &separator, right],
-            (None, false) => [text, "", ""],
-            (None, true) => ["", "", text],
+            (None, false) => [self.text, "", ""],
+            (None, true) => ["", "", self.text],
         };
         Ok(Value::tuple(parts.map(Value::from).to_vec()))
-    };
-    match name {
-        "capitalize" => Ok(Value::from(capitalize(text))),
-        "casefold" if text.is_ascii() => Ok(Value::from(text.to_lowercase())),
-        "center" => {
-            let [width, fill] = arguments.bind(name, ["width", "fillchar"])?;
-            let fill = one_character(fill, name)?;
-            Ok(Value::from(center(text, number(width, 0)?, &fill)?))
-        }
-        "count" => {
-            let [sub, start, end] = arguments.bind(name, ["sub", "start", "end"])?;
-            let sub = wanted(sub, name)?;
-            let (within, before) = part(text, start, end)?;
-            Ok(Value::int(match sub.is_empty() {
-                true if before > i128::try_from(text.chars().count()).unwrap_or(i128::MAX) => 0,
-                true => within.chars().count() + 1,
-                false => within.matches(&*sub).count(),
-            }))
-        }
-        "endswith" => affixed(true),
-        "startswith" => affixed(false),
-        "find" => searched(false, false),
-        "rfind" => searched(true, false),
-        "index" => searched(false, true),
-        "rindex" => searched(true, true),
-        "format" => {
-            let text = format::braces(text, arguments.positional(), arguments.keywords())?;
-            Ok(Value::from(text))
-        }
-        "isalnum" => all(|c| text::is_letter(c) || c.is_numeric()),
-        "isalpha" => all(text::is_letter),
-        "isascii" => Ok(Value::Bool(text.is_ascii())),
-        "isdecimal" => all(text::is_decimal),
-        "isdigit" => all(|c| text::is_decimal(c) || "²³¹⁰⁴⁵⁶⁷⁸⁹₀₁₂₃₄₅₆₇₈₉".contains(c)),
-        "islower" => Ok(Value::Bool(is_lower(text))),
-        "isnumeric" => all(char::is_numeric),
-        "isspace" => all(text::is_space),
-        "istitle" => Ok(Value::Bool(text.chars().any(text::is_cased) && titled(text) == **text)),
-        "isupper" => Ok(Value::Bool(is_upper(text))),
-        "join" => {
-            let [items] = arguments.bind(name, ["iterable"])?;
-            let items = items.ok_or("join() takes exactly one argument")?.iterate()?;
-            let mut parts = Vec::with_capacity(items.len());
-            for (at, item) in items.iter().enumerate() {
-                let part = item.as_str().ok_or_else(|| {
-                    format!("sequence item {at}: expected str instance, {} found", item.type_name())
-                })?;
-                parts.push(part);
-            }
-            let size: usize = parts.iter().map(|part| part.len() + text.len()).sum();
-            match size <= LARGEST {
-                true => Ok(Value::from(parts.join(text))),
-                false => Err(format!("a text of {size} bytes; the limit is {LARGEST}")),
-            }
-        }
-        "ljust" => padded(false),
-        "rjust" => padded(true),
-        "lower" => Ok(Value::from(text.to_lowercase())),
-        "upper" => Ok(Value::from(text.to_uppercase())),
-        "title" if text.contains('Σ') => {
-            Err("`.title()` of a text with Σ is not supported by canonc".to_owned())
-        }
-        "title" => Ok(Value::from(titled(text))),
-        "swapcase" => {
-            let swapped = text.chars().flat_map(|c| {
-                let swapped: Vec<char> = match c.is_uppercase() {
-                    true => c.to_lowercase().collect(),
-                    false => c.to_uppercase().collect(),
-                };
-                swapped
-            });
-            Ok(Value::from(swapped.collect::<String>()))
-        }
-        "strip" => stripped(true, true),
-        "lstrip" => stripped(true, false),
-        "rstrip" => stripped(false, true),
-        "partition" => parted(false),
-        "rpartition" => parted(true),
-        "removeprefix" => {
-            let [prefix] = arguments.bind(name, ["prefix"])?;
-            let prefix = wanted(prefix, name)?;
-            Ok(Value::from(text.strip_prefix(&*prefix).unwrap_or(text)))
-        }
-        "removesuffix" => {
-            let [suffix] = arguments.bind(name, ["suffix"])?;
-            let suffix = wanted(suffix, name)?;
-            Ok(Value::from(text.strip_suffix(&*suffix).unwrap_or(text)))
-        }
-        "replace" => {
-            let [old, new, count] = arguments.bind(name, ["old", "new", "count"])?;
-            replace(text, &wanted(old, name)?, &wanted(new, name)?, number(count, -1)?)
-        }
-        "split" | "rsplit" => {
-            let [separator, count] = arguments.bind(name, ["sep", "maxsplit"])?;
-            let count = number(count, -1)?;
-            let parts = usize::try_from(count).map_or(usize::MAX, |count| count.saturating_add(1));
-            match separator {
-                None | Some(Value::None) => Ok(list(split_blanks(text, parts, name == "rsplit"))),
-                some => {
-                    let separator = wanted(some, name)?;
-                    if separator.is_empty() {
-                        return Err("empty separator".to_owned());
-                    }
-                    if name == "split" {
-                        return Ok(list(text.splitn(parts, &*separator)));
-                    }
-                    let mut parts: Vec<&str> = text.rsplitn(parts, &*separator).collect();
-                    parts.reverse();
-                    Ok(list(parts))
-                }
-            }
-        }
-        "splitlines" => {
-            let [keepends] = arguments.bind(name, ["keepends"])?;
-            Ok(list(text::lines(text, keepends.is_some_and(|keep| keep.is_true()))))
-        }
-        "zfill" => {
-            let [width] = arguments.bind(name, ["width"])?;
-            let missing = missing(text.chars().count(), number(width, 0)?)?;
-            let (sign, digits) = match text.chars().next() {
-                Some(sign @ ('+' | '-')) => (sign.to_string(), text.get(1..).unwrap_or_default()),
-                _ => (String::new(), &**text),
-            };
-            Ok(Value::from(format!("{sign}{}{digits}", "0".repeat(missing))))
-        }
-        name => Err(format!("the method `.{name}()` is not supported by canonc")),
     }
+
+    fn split(&self) -> Result<Value, String> {
+        let StringCall { text, name, arguments } = *self;
+        let [separator, count] = arguments.bind(name, ["sep", "maxsplit"])?;
+        let count = number(count, -1)?;
+        let parts = usize::try_from(count).map_or(usize::MAX, |count| count.saturating_add(1));
+        let separator = match separator {
+            None | Some(Value::None) => {
+                return Ok(list(split_blanks(text, parts, name == "rsplit")));
+            }
+            some => wanted(some, name)?,
+        };
+        if separator.is_empty() {
+            return Err("empty separator".to_owned());
+        }
+        if name == "split" {
+            return Ok(list(text.splitn(parts, &*separator)));
+        }
+        let mut parts: Vec<&str> = text.rsplitn(parts, &*separator).collect();
+        parts.reverse();
+        Ok(list(parts))
+    }
+
+    fn join(&self) -> Result<Value, String> {
+        let [items] = self.arguments.bind(self.name, ["iterable"])?;
+        let items = items.ok_or("join() takes exactly one argument")?.iterate()?;
+        let mut parts = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            let part = item.as_str().ok_or_else(|| {
+                format!("sequence item {at}: expected str instance, {} found", item.type_name())
+            })?;
+            parts.push(part);
+        }
+        let size: usize = parts.iter().map(|part| part.len() + self.text.len()).sum();
+        match size <= LARGEST {
+            true => Ok(Value::from(parts.join(self.text))),
+            false => Err(format!("a text of {size} bytes; the limit is {LARGEST}")),
+        }
+    }
+}
+
+/// Python's `str.swapcase`.
+fn swap_case(text: &str) -> String {
+    let swapped = text.chars().flat_map(|c| {
+        let swapped: Vec<char> = match c.is_uppercase() {
+            true => c.to_lowercase().collect(),
+            false => c.to_uppercase().collect(),
+        };
+        swapped
+    });
+    swapped.collect()
 }
 
 /// Python's `str.replace`; a negative count replaces all.

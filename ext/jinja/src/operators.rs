@@ -112,11 +112,11 @@ pub(crate) fn floor_divide(left: &Value, right: &Value) -> Result<Value, String>
     if is_zero(right) && left.as_float().is_some() {
         return Err("integer division or modulo by zero".to_owned());
     }
-    let whole = |a: i128, b: i128| {
+    let of_integers = |a: i128, b: i128| {
         let quotient = a.checked_div(b)?;
         Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
     };
-    numbers("//", left, right, whole, |a, b| {
+    numbers("//", left, right, of_integers, |a, b| {
         // As Python: of the exact remainder, not of the rounded quotient.
         let rest = a % b;
         let quotient = (a - rest) / b;
@@ -134,15 +134,15 @@ pub(crate) fn modulo(left: &Value, right: &Value) -> Result<Value, String> {
     if is_zero(right) && left.as_float().is_some() {
         return Err("integer division or modulo by zero".to_owned());
     }
-    let whole = |a: i128, b: i128| {
+    let of_integers = |a: i128, b: i128| {
         let rest = a.checked_rem(b)?;
         Some(if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
     };
-    let float = |a: f64, b: f64| {
+    let of_floats = |a: f64, b: f64| {
         let rest = a % b;
         if rest != 0.0 && (rest < 0.0) != (b < 0.0) { rest + b } else { rest }
     };
-    numbers("%", left, right, whole, float)
+    numbers("%", left, right, of_integers, of_floats)
 }
 
 pub(crate) fn power(left: &Value, right: &Value) -> Result<Value, String> {
@@ -208,13 +208,13 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> 
 /// `value[start:stop:step]`.
 pub(crate) fn slice(value: &Value, bounds: [Value; 3]) -> Result<Value, String> {
     let [start, stop, step] = bounds;
-    let whole = |bound: &Value| match bound {
+    let integer = |bound: &Value| match bound {
         Value::None => Ok(None),
         other => other.as_int().map(Some).ok_or_else(|| {
             "slice indices must be integers or None or have an __index__ method".to_owned()
         }),
     };
-    let (start, stop, step) = (whole(&start)?, whole(&stop)?, whole(&step)?.unwrap_or(1));
+    let (start, stop, step) = (integer(&start)?, integer(&stop)?, integer(&step)?.unwrap_or(1));
     if step == 0 {
         return Err("slice step cannot be zero".to_owned());
     }

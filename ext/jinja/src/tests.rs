@@ -57,37 +57,9 @@ pub(crate) fn test(
         "number" => value.as_float().is_some(),
         "string" => value.as_str().is_some(),
         "mapping" => matches!(value, Value::Map(_)),
-        // Whatever has a length and items by number or key.
-        "sequence" => match value {
-            Value::Undefined(_) => is_lenient,
-            Value::Str(_)
-            | Value::Markup(_)
-            | Value::List(_)
-            | Value::Tuple(_)
-            | Value::Map(_)
-            | Value::View(RANGE, _) => true,
-            _ => false,
-        },
-        "iterable" => matches!(
-            value,
-            Value::Undefined(_)
-                | Value::Str(_)
-                | Value::Markup(_)
-                | Value::List(_)
-                | Value::Tuple(_)
-                | Value::Map(_)
-                | Value::View(..)
-                | Value::Generator(_)
-                | Value::Loop(_)
-        ),
-        "callable" => matches!(
-            value,
-            Value::Function(_)
-                | Value::Method(_)
-                | Value::Macro(_)
-                | Value::Undefined(_)
-                | Value::Loop(_)
-        ),
+        "sequence" => is_sequence(value, is_lenient),
+        "iterable" => is_iterable(value),
+        "callable" => is_callable(value),
         "odd" => parity()?.equals(&Value::Int(1)),
         "even" => parity()?.equals(&Value::Int(0)),
         "divisibleby" => operators::modulo(value, other()?)?.equals(&Value::Int(0)),
@@ -100,17 +72,58 @@ pub(crate) fn test(
         "le" | "<=" => compare(std::cmp::Ordering::is_le)?,
         "gt" | "greaterthan" | ">" => compare(std::cmp::Ordering::is_gt)?,
         "ge" | ">=" => compare(std::cmp::Ordering::is_ge)?,
-        "sameas" => match (value, other()?) {
-            (Value::None, Value::None) => true,
-            (Value::Bool(a), Value::Bool(b)) => a == b,
-            _ => {
-                return Err(
-                    "the test `sameas` of other values than true, false and none depends on \
-                            Python's memory"
-                        .to_owned(),
-                );
-            }
-        },
+        "sameas" => is_same(value, other()?)?,
         _ => return Ok(None),
     }))
+}
+
+/// Whether a value has a length and items by number or key.
+fn is_sequence(value: &Value, is_lenient: bool) -> bool {
+    match value {
+        Value::Undefined(_) => is_lenient,
+        Value::Str(_)
+        | Value::Markup(_)
+        | Value::List(_)
+        | Value::Tuple(_)
+        | Value::Map(_)
+        | Value::View(RANGE, _) => true,
+        _ => false,
+    }
+}
+
+fn is_iterable(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Undefined(_)
+            | Value::Str(_)
+            | Value::Markup(_)
+            | Value::List(_)
+            | Value::Tuple(_)
+            | Value::Map(_)
+            | Value::View(..)
+            | Value::Generator(_)
+            | Value::Loop(_)
+    )
+}
+
+fn is_callable(value: &Value) -> bool {
+    matches!(
+        value,
+        Value::Function(_)
+            | Value::Method(_)
+            | Value::Macro(_)
+            | Value::Undefined(_)
+            | Value::Loop(_)
+    )
+}
+
+/// Python's `is`.
+fn is_same(value: &Value, other: &Value) -> Result<bool, String> {
+    match (value, other) {
+        (Value::None, Value::None) => Ok(true),
+        (Value::Bool(a), Value::Bool(b)) => Ok(a == b),
+        _ => Err("the test `sameas` of other values than true, false and none depends on \
+                  Python's memory"
+            .to_owned()),
+    }
 }

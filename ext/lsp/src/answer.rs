@@ -25,7 +25,7 @@ use crate::client::{Client, markup};
 use crate::colour::{colours, legend};
 use crate::complete::complete;
 use crate::define::definition;
-use crate::document::Document;
+use crate::document::OpenDocument;
 use crate::hover::hover;
 use crate::model::Model;
 use crate::outline::{corrections, format, kind, symbols};
@@ -43,7 +43,7 @@ pub(crate) struct Handler<'a> {
     /// All files.
     pub(crate) store: &'a Store,
     /// The open documents by name.
-    pub(crate) documents: &'a mut BTreeMap<String, Document>,
+    pub(crate) documents: &'a mut BTreeMap<String, OpenDocument>,
     /// What the client can show.
     pub(crate) client: Client,
 }
@@ -149,7 +149,7 @@ fn refused(message: String) -> Failed {
 }
 
 impl Handler<'_> {
-    fn document(&mut self, url: &Url) -> Option<(String, &mut Document)> {
+    fn document(&mut self, url: &Url) -> Option<(String, &mut OpenDocument)> {
         let name = self.store.name_of(url);
         let document = self.documents.get_mut(&name)?;
         Some((name, document))

@@ -54,9 +54,9 @@ enum Frame {
     /// Statements.
     Body,
     /// Settings of a holder, below a path.
-    Entries(Holder, Vec<String>, Entry, Vec<String>),
+    Entries(Holder, Vec<String>, EntryState, Vec<String>),
     /// Rows of an init table.
-    Roles(Entry),
+    Roles(EntryState),
     /// Arguments of a callee.
     Call(Option<String>),
     /// A list of layers, or the selection of some.
@@ -65,7 +65,7 @@ enum Frame {
 
 /// How far an entry has been read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+enum EntryState {
     Key,
     /// A path; whether its last token is a dot.
     Path(Vec<String>, bool),
@@ -96,7 +96,7 @@ pub(crate) fn cursor(text: &str, offset: usize) -> Cursor {
         }
         Some(TokenClass::Sign) | None => {}
     }
-    let mut reader = Reader {
+    let mut reader = CursorReader {
         text,
         frames: vec![Frame::File],
         before: Vec::new(),
@@ -113,7 +113,7 @@ pub(crate) fn cursor(text: &str, offset: usize) -> Cursor {
     Cursor { wanted, start, locals: reader.locals }
 }
 
-struct Reader<'t> {
+struct CursorReader<'t> {
     text: &'t str,
     frames: Vec<Frame>,
     /// The tokens of the definition so far.
@@ -123,7 +123,7 @@ struct Reader<'t> {
     offset: usize,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> CursorReader<'t> {
     fn written(&self, token: TextToken) -> &'t str {
         self.text.get(token.start..token.end).unwrap_or("")
     }
@@ -184,7 +184,8 @@ impl<'t> Reader<'t> {
             }
             Some(Frame::Entries(_, _, entry, set)) => {
                 let next = step(entry.clone(), token, written, word);
-                if let (Entry::Path(path, _), Entry::Value(_) | Entry::Done(..)) = (&*entry, &next)
+                if let (EntryState::Path(path, _), EntryState::Value(_) | EntryState::Done(..)) =
+                    (&*entry, &next)
                     && let [only] = path.as_slice()
                 {
                     set.push(only.clone());
@@ -235,14 +236,15 @@ impl<'t> Reader<'t> {
     fn open_brace(&mut self, token: TextToken) {
         let last = self.word(1).to_owned();
         let definition = || Holder::Definition(last.clone());
-        let entries = |holder, path| Frame::Entries(holder, path, Entry::Key, Vec::<String>::new());
+        let entries =
+            |holder, path| Frame::Entries(holder, path, EntryState::Key, Vec::<String>::new());
         let frame = match self.frames.last() {
             Some(Frame::File) => {
                 let first = self.before.first().map_or("", |token| self.written(*token));
                 let name = self.before.get(1).map_or("", |token| self.written(*token));
                 match (first, self.sign(1)) {
                     ("arch", _) => entries(Holder::Arch(name.to_owned()), Vec::new()),
-                    ("init", _) if self.before.len() <= 2 => Frame::Roles(Entry::Key),
+                    ("init", _) if self.before.len() <= 2 => Frame::Roles(EntryState::Key),
                     (_, ")") => Frame::Body,
                     _ => entries(definition(), Vec::new()),
                 }
@@ -262,23 +264,28 @@ impl<'t> Reader<'t> {
                 }
             }
             Some(Frame::Entries(holder, above, entry, _)) => match entry {
-                Entry::Path(path, _) if !token.newline_before => {
+                EntryState::Path(path, _) if !token.newline_before => {
                     let below: Vec<String> = above.iter().chain(path).cloned().collect();
                     match (holder, below.as_slice()) {
-                        (Holder::Arch(_), [init]) if init == "init" => Frame::Roles(Entry::Key),
+                        (Holder::Arch(_), [init]) if init == "init" => {
+                            Frame::Roles(EntryState::Key)
+                        }
                         _ => entries(holder.clone(), below),
                     }
                 }
-                Entry::Slots(_) => entries(Holder::Definition("canon".to_owned()), Vec::new()),
-                Entry::Done(_, Some(name)) => entries(Holder::Definition(name.clone()), Vec::new()),
-                Entry::Key | Entry::Path(..) | Entry::Value(_) | Entry::Done(_, None) => {
-                    entries(definition(), Vec::new())
+                EntryState::Slots(_) => entries(Holder::Definition("canon".to_owned()), Vec::new()),
+                EntryState::Done(_, Some(name)) => {
+                    entries(Holder::Definition(name.clone()), Vec::new())
                 }
+                EntryState::Key
+                | EntryState::Path(..)
+                | EntryState::Value(_)
+                | EntryState::Done(_, None) => entries(definition(), Vec::new()),
             },
             Some(Frame::Signature(_) | Frame::Call(_) | Frame::List(_)) => {
                 entries(definition(), Vec::new())
             }
-            Some(Frame::Roles(_)) | None => Frame::Roles(Entry::Key),
+            Some(Frame::Roles(_)) | None => Frame::Roles(EntryState::Key),
         };
         self.frames.push(frame);
     }
@@ -295,12 +302,12 @@ impl<'t> Reader<'t> {
         self.frames.truncate(at);
         if let Some(Frame::Entries(_, _, entry, _) | Frame::Roles(entry)) = self.frames.last_mut() {
             *entry = match (closed, &*entry) {
-                (Some(Frame::Call(_)), Entry::Value(path) | Entry::Done(path, _)) => {
-                    Entry::Done(path.clone(), None)
+                (Some(Frame::Call(_)), EntryState::Value(path) | EntryState::Done(path, _)) => {
+                    EntryState::Done(path.clone(), None)
                 }
                 // `layers[3]` is part of a path.
-                (Some(Frame::List(false)), _) => Entry::Path(Vec::new(), false),
-                _ => Entry::Key,
+                (Some(Frame::List(false)), _) => EntryState::Path(Vec::new(), false),
+                _ => EntryState::Key,
             };
         }
     }
@@ -333,22 +340,24 @@ impl<'t> Reader<'t> {
             Some(Frame::List(true)) => Wanted::Value(Holder::Unknown, vec!["layers".to_owned()]),
             Some(Frame::List(false)) => Wanted::Nothing,
             Some(Frame::Roles(entry)) => match entry {
-                Entry::Key | Entry::Done(..) => Wanted::Role,
-                Entry::Path(..) | Entry::Value(_) => Wanted::Expression(None),
-                Entry::Slots(_) => Wanted::Nothing,
+                EntryState::Key | EntryState::Done(..) => Wanted::Role,
+                EntryState::Path(..) | EntryState::Value(_) => Wanted::Expression(None),
+                EntryState::Slots(_) => Wanted::Nothing,
             },
             Some(Frame::Entries(holder, above, entry, set)) => {
                 let below = |path: &[String]| above.iter().chain(path).cloned().collect();
                 match entry {
-                    Entry::Key | Entry::Done(..) => {
+                    EntryState::Key | EntryState::Done(..) => {
                         Wanted::Key(holder.clone(), above.clone(), set.clone())
                     }
-                    Entry::Path(path, true) => Wanted::Key(holder.clone(), below(path), Vec::new()),
+                    EntryState::Path(path, true) => {
+                        Wanted::Key(holder.clone(), below(path), Vec::new())
+                    }
                     // On a new line the value may have been left out.
-                    Entry::Path(path, false) | Entry::Value(path) => {
+                    EntryState::Path(path, false) | EntryState::Value(path) => {
                         Wanted::Value(holder.clone(), below(path))
                     }
-                    Entry::Slots(_) => match self.sign(1) {
+                    EntryState::Slots(_) => match self.sign(1) {
                         "fill" | "canon" | "empty" | "," | "." => Wanted::Slot(holder.clone()),
                         _ => Wanted::Key(holder.clone(), above.clone(), set.clone()),
                     },
@@ -369,39 +378,41 @@ impl<'t> Reader<'t> {
 }
 
 /// The state of an entry after one more token.
-fn step(entry: Entry, token: TextToken, written: &str, word: bool) -> Entry {
+fn step(entry: EntryState, token: TextToken, written: &str, word: bool) -> EntryState {
     match (entry, written) {
-        (Entry::Key, "fill" | "empty") => Entry::Slots(false),
-        (Entry::Key, "canon") => Entry::Slots(true),
-        (Entry::Key, ",") => Entry::Key,
-        (Entry::Key, "layers") => Entry::Value(vec!["layers".to_owned()]),
-        (Entry::Key, _) if word => Entry::Path(vec![written.to_owned()], false),
-        (Entry::Key, _) => Entry::Key,
-        (Entry::Path(path, _), ".") => Entry::Path(path, true),
-        (Entry::Path(mut path, true), _) if word => {
+        (EntryState::Key, "fill" | "empty") => EntryState::Slots(false),
+        (EntryState::Key, "canon") => EntryState::Slots(true),
+        (EntryState::Key, ",") => EntryState::Key,
+        (EntryState::Key, "layers") => EntryState::Value(vec!["layers".to_owned()]),
+        (EntryState::Key, _) if word => EntryState::Path(vec![written.to_owned()], false),
+        (EntryState::Key, _) => EntryState::Key,
+        (EntryState::Path(path, _), ".") => EntryState::Path(path, true),
+        (EntryState::Path(mut path, true), _) if word => {
             path.push(written.to_owned());
-            Entry::Path(path, false)
+            EntryState::Path(path, false)
         }
-        (Entry::Path(path, _), "=") => Entry::Value(path),
-        (Entry::Path(path, _) | Entry::Value(path), "-" | "not" | "of" | "share") => {
-            Entry::Value(path)
+        (EntryState::Path(path, _), "=") => EntryState::Value(path),
+        (EntryState::Path(path, _) | EntryState::Value(path), "-" | "not" | "of" | "share") => {
+            EntryState::Value(path)
         }
-        (Entry::Path(path, _) | Entry::Value(path), _) => {
-            Entry::Done(path, word.then(|| written.to_owned()))
+        (EntryState::Path(path, _) | EntryState::Value(path), _) => {
+            EntryState::Done(path, word.then(|| written.to_owned()))
         }
-        (Entry::Done(path, _), "of" | "share") => Entry::Value(path),
-        (Entry::Done(path, _), "+" | "-" | "*" | "/" | "and" | "or") => Entry::Value(path),
-        (Entry::Done(..), ",") => Entry::Key,
-        (Entry::Done(..), "fill" | "empty") => Entry::Slots(false),
-        (Entry::Done(..), "canon") => Entry::Slots(true),
-        (Entry::Done(..), "layers") => Entry::Value(vec!["layers".to_owned()]),
-        (Entry::Done(..), _) if word => Entry::Path(vec![written.to_owned()], false),
-        (Entry::Done(path, name), _) => Entry::Done(path, name),
-        (Entry::Slots(_), "with") => Entry::Value(vec!["with".to_owned()]),
-        (Entry::Slots(_), _) if word && token.newline_before => {
-            Entry::Path(vec![written.to_owned()], false)
+        (EntryState::Done(path, _), "of" | "share") => EntryState::Value(path),
+        (EntryState::Done(path, _), "+" | "-" | "*" | "/" | "and" | "or") => {
+            EntryState::Value(path)
         }
-        (Entry::Slots(canon), _) => Entry::Slots(canon),
+        (EntryState::Done(..), ",") => EntryState::Key,
+        (EntryState::Done(..), "fill" | "empty") => EntryState::Slots(false),
+        (EntryState::Done(..), "canon") => EntryState::Slots(true),
+        (EntryState::Done(..), "layers") => EntryState::Value(vec!["layers".to_owned()]),
+        (EntryState::Done(..), _) if word => EntryState::Path(vec![written.to_owned()], false),
+        (EntryState::Done(path, name), _) => EntryState::Done(path, name),
+        (EntryState::Slots(_), "with") => EntryState::Value(vec!["with".to_owned()]),
+        (EntryState::Slots(_), _) if word && token.newline_before => {
+            EntryState::Path(vec![written.to_owned()], false)
+        }
+        (EntryState::Slots(canon), _) => EntryState::Slots(canon),
     }
 }
 

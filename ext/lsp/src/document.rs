@@ -19,7 +19,7 @@ use crate::text::{Encoding, Text, moved};
 const LANGUAGE: &str = "canon";
 
 /// An open document.
-pub(crate) struct Document {
+pub(crate) struct OpenDocument {
     /// The client's address of it.
     pub(crate) url: Url,
     /// Its text.
@@ -52,15 +52,15 @@ pub(crate) struct Document {
     parsed: Option<Rc<Model>>,
 }
 
-impl Document {
+impl OpenDocument {
     /// A document as the client opened it.
-    pub(crate) fn new(name: &str, open: TextDocumentItem, encoding: Encoding) -> Document {
+    pub(crate) fn new(name: &str, open: TextDocumentItem, encoding: Encoding) -> OpenDocument {
         let TextDocumentItem { uri: url, language_id, version, text } = open;
         let shared = Arc::from(text.as_str());
         let is_canon = language_id == LANGUAGE && url.scheme() != "file";
         let kind =
             if is_canon { Some(DocumentKind::Canon) } else { DocumentKind::find(name, &text) };
-        Document {
+        OpenDocument {
             url,
             text: Text::new(text, encoding),
             shared,

@@ -24,7 +24,7 @@ use serde_json::Value;
 use crate::analysis::{DocumentResult, Job};
 use crate::answer::{Handler, answer, capabilities};
 use crate::client::Client;
-use crate::document::Document;
+use crate::document::OpenDocument;
 use crate::standard;
 use crate::store::Store;
 use crate::transport;
@@ -47,7 +47,7 @@ pub enum Ended {
 struct Server {
     sender: Sender<Message>,
     store: Store,
-    documents: BTreeMap<String, Document>,
+    documents: BTreeMap<String, OpenDocument>,
     client: Client,
     worker: Worker,
     is_ending: bool,
@@ -226,7 +226,7 @@ impl Server {
         self.judge();
         if let Some(name) = self.subject(&request) {
             // While typing, the facts of a moment ago will do.
-            let known = self.documents.get(&name).is_some_and(Document::was_good);
+            let known = self.documents.get(&name).is_some_and(OpenDocument::was_good);
             if !known || !request.method.ends_with("/completion") {
                 self.wait(&name);
             }
@@ -260,7 +260,7 @@ impl Server {
     fn wait(&mut self, name: &str) {
         let end = Instant::now() + PATIENCE;
         let results = self.worker.results.clone();
-        while self.documents.get(name).is_some_and(Document::is_pending) {
+        while self.documents.get(name).is_some_and(OpenDocument::is_pending) {
             match results.recv_deadline(end) {
                 Ok(result) => self.show_result(result),
                 Err(_) => return,
@@ -275,7 +275,7 @@ impl Server {
                 if let Some(params) = read::<DidOpenTextDocumentParams>(notification) {
                     let open = params.text_document;
                     let name = self.store.name_of(&open.uri);
-                    let document = Document::new(&name, open, self.client.encoding);
+                    let document = OpenDocument::new(&name, open, self.client.encoding);
                     self.store.open.insert(name.clone(), document.shared.clone());
                     self.documents.insert(name.clone(), document);
                     self.changed(&name);
@@ -470,7 +470,7 @@ mod tests {
             }
         }
 
-        fn document(&self, name: &str) -> &Document {
+        fn document(&self, name: &str) -> &OpenDocument {
             &self.server.documents[name]
         }
 

@@ -30,7 +30,7 @@ pub(crate) struct Head {
 pub(crate) struct Part {
     pub(crate) text: String,
     pub(crate) tokens: Vec<Scored>,
-    pub(crate) why: Option<Finish>,
+    pub(crate) finish: Option<Finish>,
 }
 
 /// Numbers of tokens.
@@ -43,12 +43,12 @@ pub(crate) struct Usage {
 /// Names tokens. A name can depend on the token before.
 pub(crate) struct Namer<'a> {
     codec: &'a dyn Codec,
-    place: Place,
+    position: TextPosition,
 }
 
 /// Where the next token of a text is.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct TextPosition {
     /// The token before it.
     before: Option<u32>,
     /// Characters before it.
@@ -57,10 +57,10 @@ pub(crate) struct Place {
     open: Vec<u8>,
 }
 
-impl Place {
+impl TextPosition {
     /// The beginning of a text that follows a token.
-    pub(crate) fn after(before: Option<u32>) -> Place {
-        Place { before, ..Place::default() }
+    pub(crate) fn after(before: Option<u32>) -> TextPosition {
+        TextPosition { before, ..TextPosition::default() }
     }
 
     /// Moves past the bytes of a token.
@@ -84,13 +84,13 @@ impl Place {
 }
 
 impl<'a> Namer<'a> {
-    pub(crate) fn new(codec: &'a dyn Codec, place: Place) -> Namer<'a> {
-        Namer { codec, place }
+    pub(crate) fn new(codec: &'a dyn Codec, position: TextPosition) -> Namer<'a> {
+        Namer { codec, position }
     }
 
     /// Where the next token is.
-    pub(crate) fn place(self) -> Place {
-        self.place
+    pub(crate) fn position(self) -> TextPosition {
+        self.position
     }
 
     /// The name of a token, which is its text, or its bytes if they are not text; and the bytes that it adds.
@@ -99,7 +99,7 @@ impl<'a> Namer<'a> {
         if let Some(special) = special {
             return (special.text.clone(), special.text.clone().into_bytes());
         }
-        let before: Vec<u32> = self.place.before.into_iter().collect();
+        let before: Vec<u32> = self.position.before.into_iter().collect();
         let decode = |ids: &[u32]| self.codec.decode(ids).unwrap_or_default();
         let all = decode(&[before.as_slice(), &[id]].concat());
         let bytes = match all.strip_prefix(decode(&before).as_slice()) {
@@ -119,9 +119,9 @@ impl<'a> Namer<'a> {
         // The answer's text has no special tokens.
         if self.codec.specials().iter().all(|special| special.id != id) {
             let bytes = self.name(id).1;
-            self.place.pass(&bytes);
+            self.position.pass(&bytes);
         }
-        self.place.before = Some(id);
+        self.position.before = Some(id);
     }
 }
 
@@ -150,7 +150,7 @@ impl Head {
     }
 
     /// A whole answer.
-    pub(crate) fn whole(&self, choices: Vec<Value>, usage: Usage) -> Value {
+    pub(crate) fn full_answer(&self, choices: Vec<Value>, usage: Usage) -> Value {
         self.around(choices, Some(usage), false)
     }
 
@@ -186,8 +186,8 @@ impl Head {
         namer: &mut Namer<'_>,
         piece: bool,
     ) -> Value {
-        let Part { text, tokens, why } = part;
-        let why = why.map(|why| match why {
+        let Part { text, tokens, finish } = part;
+        let finish = finish.map(|finish| match finish {
             Finish::Stop => "stop",
             Finish::Length => "length",
         });
@@ -199,17 +199,17 @@ impl Head {
         };
         match (self.shape, piece) {
             (Shape::Completion, _) => {
-                json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": why })
+                json!({ "index": index, "text": text, "logprobs": logprobs, "finish_reason": finish })
             }
             (Shape::Chat, false) => {
                 let message = json!({ "role": "assistant", "content": text, "refusal": null });
                 json!({
-                    "index": index, "message": message, "logprobs": logprobs, "finish_reason": why,
+                    "index": index, "message": message, "logprobs": logprobs, "finish_reason": finish,
                 })
             }
             (Shape::Chat, true) => {
                 let delta = if text.is_empty() { json!({}) } else { json!({ "content": text }) };
-                json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": why })
+                json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish })
             }
         }
     }
@@ -217,11 +217,11 @@ impl Head {
 
 /// Probabilities as `/v1/completions` gives them.
 fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
-    let (mut names, mut own, mut top, mut offsets) = (vec![], vec![], vec![], vec![]);
+    let (mut names, mut logprobs, mut top, mut offsets) = (vec![], vec![], vec![], vec![]);
     for token in tokens {
         let Scored { id, logprob, top: others } = token;
         let name = namer.name(*id).0;
-        own.push(json!(logprob));
+        logprobs.push(json!(logprob));
         top.push(match logprob {
             None => Value::Null,
             Some(logprob) => {
@@ -239,11 +239,11 @@ fn lists(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
                 Value::Object(map)
             }
         });
-        offsets.push(json!(namer.place.offset));
+        offsets.push(json!(namer.position.offset));
         names.push(Value::from(name));
         namer.next(*id);
     }
-    json!({ "tokens": names, "token_logprobs": own, "top_logprobs": top, "text_offset": offsets })
+    json!({ "tokens": names, "token_logprobs": logprobs, "top_logprobs": top, "text_offset": offsets })
 }
 
 /// Probabilities as `/v1/chat/completions` gives them.
@@ -254,12 +254,12 @@ fn content(tokens: &[Scored], namer: &mut Namer<'_>) -> Value {
             let (name, bytes) = namer.name(id);
             json!({ "token": name, "logprob": logprob, "bytes": bytes })
         };
-        let mut own = entry(token.id, token.logprob.unwrap_or(0.0));
+        let mut item = entry(token.id, token.logprob.unwrap_or(0.0));
         let top: Vec<Value> = token.top.iter().map(|(id, logprob)| entry(*id, *logprob)).collect();
-        if let Some(own) = own.as_object_mut() {
-            own.insert("top_logprobs".to_owned(), Value::Array(top));
+        if let Some(item) = item.as_object_mut() {
+            item.insert("top_logprobs".to_owned(), Value::Array(top));
         }
-        list.push(own);
+        list.push(item);
         namer.next(token.id);
     }
     json!({ "content": list, "refusal": null })

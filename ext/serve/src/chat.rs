@@ -243,9 +243,9 @@ fn up_to_tag(text: &str, message: &str) -> Option<String> {
 }
 
 fn cannot_continue() -> ApiError {
-    let why =
+    let message =
         "`continue_final_message` needs a last message with a text that the chat template writes";
-    ApiError::field("continue_final_message", why)
+    ApiError::field("continue_final_message", message)
 }
 
 /// The tokens of a text between special tokens, for tokenizers whose library does not look for them.

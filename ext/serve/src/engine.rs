@@ -89,7 +89,7 @@ pub enum Event {
         /// Text that was held back.
         text: String,
         /// Why it ended.
-        why: Finish,
+        finish: Finish,
         /// Tokens drawn, the end token included.
         drawn: usize,
     },
@@ -101,10 +101,10 @@ pub enum Event {
 
 /// The queue of an [`Engine`], as its clients see it.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct JobQueue {
     jobs: SyncSender<Vec<Job>>,
     stats: Arc<Stats>,
-    queue: u64,
+    most: u64,
 }
 
 /// Why jobs are refused.
@@ -116,15 +116,15 @@ pub enum Refusal {
     Ending,
 }
 
-impl Desk {
+impl JobQueue {
     /// Queues all sequences of a request, or none.
-    pub fn hand_in(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
+    pub fn submit(&self, jobs: Vec<Job>) -> Result<(), Refusal> {
         let count = jobs.len() as u64;
         if self.stats.is_ending() {
             return Err(Refusal::Ending);
         }
         let before = self.stats.waiting.add(count);
-        if before + count > self.queue {
+        if before + count > self.most {
             self.stats.waiting.take(count);
             return Err(Refusal::Full);
         }
@@ -147,7 +147,7 @@ pub struct Limits {
     pub queue: usize,
 }
 
-/// Runs the jobs in its queue, which a [`Desk`] fills.
+/// Runs the jobs of a [`JobQueue`].
 #[derive(Debug)]
 pub struct Engine {
     jobs: Receiver<Vec<Job>>,
@@ -159,15 +159,15 @@ pub struct Engine {
 const IDLE: Duration = Duration::from_millis(20);
 
 impl Engine {
-    /// An engine, and the desk that fills its queue.
-    pub fn new(limits: Limits, stats: Arc<Stats>) -> (Engine, Desk) {
-        let queue = limits.queue.max(1);
-        let (send, receive) = sync_channel(queue);
-        let desk = Desk { jobs: send, stats: stats.clone(), queue: queue as u64 };
-        (Engine { jobs: receive, stats, rows: limits.rows.max(1) }, desk)
+    /// An engine, and the queue that it empties.
+    pub fn new(limits: Limits, stats: Arc<Stats>) -> (Engine, JobQueue) {
+        let most = limits.queue.max(1);
+        let (send, receive) = sync_channel(most);
+        let queue = JobQueue { jobs: send, stats: stats.clone(), most: most as u64 };
+        (Engine { jobs: receive, stats, rows: limits.rows.max(1) }, queue)
     }
 
-    /// Runs until every desk is dropped, or until the server is shutting down and no job is left.
+    /// Runs until every [`JobQueue`] is dropped, or until the server is shutting down and no job is left.
     pub fn run<M: Model>(self, model: &M, codec: &dyn Codec) {
         let Engine { jobs, stats, rows } = self;
         let mut waiting: VecDeque<Job> = VecDeque::new();
@@ -196,7 +196,7 @@ impl Engine {
                 stats.waiting.take(1);
                 match model.start() {
                     Ok(state) => running.push(Sequence::new(job, state)),
-                    Err(why) => fail(&job, why, &stats),
+                    Err(message) => fail(&job, message, &stats),
                 }
             }
             stats.running.set(running.len() as u64);
@@ -221,9 +221,9 @@ fn leaves(job: &Job, now: Instant, stats: &Stats) -> Option<()> {
     None
 }
 
-fn fail(job: &Job, why: String, stats: &Stats) {
+fn fail(job: &Job, message: String, stats: &Stats) {
     stats.failed.add(1);
-    job.tell(Event::Failed(why));
+    job.tell(Event::Failed(message));
 }
 
 /// A job in progress.
@@ -360,16 +360,21 @@ impl<M: Model> Sequence<M> {
         Ok(())
     }
 
-    fn end(&mut self, mut text: String, mut why: Finish, codec: &dyn Codec) -> Result<(), String> {
+    fn end(
+        &mut self,
+        mut text: String,
+        mut finish: Finish,
+        codec: &dyn Codec,
+    ) -> Result<(), String> {
         if !self.stops.found {
             text += &self.stops.push(&self.text.finish(codec)?);
             if self.stops.found {
-                why = Finish::Stop;
+                finish = Finish::Stop;
             } else {
                 text += &self.stops.finish();
             }
         }
-        self.job.tell(Event::Done { text, why, drawn: self.drawn });
+        self.job.tell(Event::Done { text, finish, drawn: self.drawn });
         self.done = true;
         Ok(())
     }
@@ -402,8 +407,8 @@ fn penalize(logits: &mut [f64], job: &Job, counts: &BTreeMap<u32, u32>) {
 fn draw_all<M: Model>(model: &M, codec: &dyn Codec, running: &mut Vec<Sequence<M>>, stats: &Stats) {
     running.retain_mut(|sequence| match sequence.draw(model, codec, stats) {
         Ok(()) => !sequence.done,
-        Err(why) => {
-            fail(&sequence.job, why, stats);
+        Err(message) => {
+            fail(&sequence.job, message, stats);
             false
         }
     });
@@ -456,7 +461,7 @@ fn advance<M: Model>(model: &M, running: &mut Vec<Sequence<M>>, stats: &Stats) {
             // To the end of the line, so that each prompt gets its turn.
             Ok(()) if was_prompt => fed.push(sequence),
             Ok(()) => kept.push(sequence),
-            Err(why) => fail(&sequence.job, why, stats),
+            Err(message) => fail(&sequence.job, message, stats),
         }
     }
     running.extend(kept.into_iter().chain(fed));

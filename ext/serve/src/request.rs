@@ -110,17 +110,19 @@ impl Fields {
         }
     }
 
-    fn whole(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, ApiError> {
+    fn unsigned(&mut self, name: &str, least: u64, most: u64) -> Result<Option<u64>, ApiError> {
         let wanted = || match most {
             u64::MAX => format!("a whole number of at least {least}"),
             most => format!("a whole number from {least} to {most}"),
         };
         match self.take(name) {
             None => Ok(None),
-            Some(value) => match whole(&value).filter(|number| (least..=most).contains(number)) {
-                Some(number) => Ok(Some(number)),
-                None => Err(wrong(name, &wanted(), &value)),
-            },
+            Some(value) => {
+                match unsigned(&value).filter(|number| (least..=most).contains(number)) {
+                    Some(number) => Ok(Some(number)),
+                    None => Err(wrong(name, &wanted(), &value)),
+                }
+            }
         }
     }
 
@@ -270,7 +272,7 @@ fn integer(value: &Value) -> Option<i128> {
     unsigned.or(value.as_i64().map(i128::from)).or_else(|| pointed(value.as_f64()?))
 }
 
-fn whole(value: &Value) -> Option<u64> {
+fn unsigned(value: &Value) -> Option<u64> {
     integer(value).and_then(|number| u64::try_from(number).ok())
 }
 
@@ -285,30 +287,15 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn wrong(name: &str, wanted: &str, found: &Value) -> ApiError {
-    let found = found.as_number().map_or_else(|| kind(found).to_owned(), ToString::to_string);
-    ApiError::field(name, format!("`{name}` should be {wanted}, but is {found}"))
+fn wrong(name: &str, wanted: &str, actual: &Value) -> ApiError {
+    let actual = actual.as_number().map_or_else(|| kind(actual).to_owned(), ToString::to_string);
+    ApiError::field(name, format!("`{name}` should be {wanted}, but is {actual}"))
 }
 
 impl Common {
     fn read(fields: &mut Fields) -> Result<Common, ApiError> {
-        let seed = match fields.take("seed") {
-            None => None,
-            Some(value) => {
-                let signed = || i64::try_from(integer(&value)?).ok().map(i64::cast_unsigned);
-                let number = whole(&value).or_else(signed);
-                Some(number.ok_or_else(|| wrong("seed", "a whole number of 64 bits", &value))?)
-            }
-        };
-        // Other programs write -1 or 0 for all.
-        let top_k = match fields.take("top_k") {
-            None => None,
-            Some(value) if [Some(-1), Some(0)].contains(&integer(&value)) => None,
-            Some(value) => Some(
-                whole(&value)
-                    .ok_or_else(|| wrong("top_k", "1 or more, or -1 for all tokens", &value))?,
-            ),
-        };
+        let seed = seed(fields)?;
+        let top_k = top_k(fields)?;
         let top_p = fields.number("top_p", 0.0, 1.0)?.filter(|top_p| *top_p < 1.0);
         if top_p == Some(0.0) {
             return Err(ApiError::field("top_p", "`top_p` of 0 leaves no token; give more than 0"));
@@ -321,22 +308,7 @@ impl Common {
         };
         let stream = fields.flag("stream", false)?;
         let mut ignored = Vec::new();
-        let stream_usage = match fields.take("stream_options") {
-            None => false,
-            Some(_) if !stream => {
-                let why = "`stream_options` needs `stream`: true";
-                return Err(ApiError::field("stream_options", why));
-            }
-            Some(value) => {
-                let mut options = Fields::new(value).map_err(|_| {
-                    ApiError::field("stream_options", "`stream_options` should be an object")
-                })?;
-                let usage = options.flag("include_usage", false)?;
-                let others = options.ignored().into_iter();
-                ignored.extend(others.map(|name| format!("stream_options.{name}")));
-                usage
-            }
-        };
+        let stream_usage = stream_usage(fields, stream, &mut ignored)?;
         let penalties = Penalties {
             bias: bias(fields.take("logit_bias"))?,
             presence: fields.number("presence_penalty", -2.0, 2.0)?.unwrap_or(0.0),
@@ -349,10 +321,10 @@ impl Common {
         for name in RECORDS {
             fields.take(name);
         }
-        let count = fields.whole("n", 1, MAX_CHOICES)?.unwrap_or(1);
+        let count = fields.unsigned("n", 1, MAX_CHOICES)?.unwrap_or(1);
         // OpenAI's newer name wins.
-        let older = fields.whole("max_tokens", 0, u64::MAX)?;
-        let max_tokens = fields.whole("max_completion_tokens", 1, u64::MAX)?.or(older);
+        let older = fields.unsigned("max_tokens", 0, u64::MAX)?;
+        let max_tokens = fields.unsigned("max_completion_tokens", 1, u64::MAX)?.or(older);
         Ok(Common {
             model: fields.text("model")?,
             max_tokens: max_tokens.map(|most| usize::try_from(most).unwrap_or(usize::MAX)),
@@ -366,6 +338,48 @@ impl Common {
             logprobs: None,
             ignored,
         })
+    }
+}
+
+fn seed(fields: &mut Fields) -> Result<Option<u64>, ApiError> {
+    let Some(value) = fields.take("seed") else { return Ok(None) };
+    let signed = || i64::try_from(integer(&value)?).ok().map(i64::cast_unsigned);
+    let number = unsigned(&value).or_else(signed);
+    number.map(Some).ok_or_else(|| wrong("seed", "a whole number of 64 bits", &value))
+}
+
+/// `None` for all tokens, which other programs write as -1 or 0.
+fn top_k(fields: &mut Fields) -> Result<Option<u64>, ApiError> {
+    match fields.take("top_k") {
+        None => Ok(None),
+        Some(value) if [Some(-1), Some(0)].contains(&integer(&value)) => Ok(None),
+        Some(value) => unsigned(&value)
+            .map(Some)
+            .ok_or_else(|| wrong("top_k", "1 or more, or -1 for all tokens", &value)),
+    }
+}
+
+/// Whether a stream ends with token counts.
+fn stream_usage(
+    fields: &mut Fields,
+    stream: bool,
+    ignored: &mut Vec<String>,
+) -> Result<bool, ApiError> {
+    match fields.take("stream_options") {
+        None => Ok(false),
+        Some(_) if !stream => {
+            let message = "`stream_options` needs `stream`: true";
+            Err(ApiError::field("stream_options", message))
+        }
+        Some(value) => {
+            let mut options = Fields::new(value).map_err(|_| {
+                ApiError::field("stream_options", "`stream_options` should be an object")
+            })?;
+            let usage = options.flag("include_usage", false)?;
+            let others = options.ignored().into_iter();
+            ignored.extend(others.map(|name| format!("stream_options.{name}")));
+            Ok(usage)
+        }
     }
 }
 
@@ -407,8 +421,8 @@ fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
             return Err(wrong(&format!("stop[{at}]"), "a text", value));
         };
         if text.chars().count() > MAX_STOP_CHARS {
-            let why = format!("`stop[{at}]` has more than {MAX_STOP_CHARS} characters");
-            return Err(ApiError::field("stop", why));
+            let message = format!("`stop[{at}]` has more than {MAX_STOP_CHARS} characters");
+            return Err(ApiError::field("stop", message));
         }
         if text.is_empty() {
             return Err(ApiError::field("stop", format!("`stop[{at}]` is empty")));
@@ -421,7 +435,7 @@ fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {
 /// Token ids of a list.
 pub fn tokens(name: &str, list: &[Value]) -> Result<Vec<u32>, ApiError> {
     let id = |(at, value): (usize, &Value)| {
-        let id = whole(value).and_then(|id| u32::try_from(id).ok());
+        let id = unsigned(value).and_then(|id| u32::try_from(id).ok());
         id.ok_or_else(|| wrong(&format!("{name}[{at}]"), "a token id", value))
     };
     list.iter().enumerate().map(id).collect()
@@ -444,11 +458,11 @@ fn prompts(value: Option<Value>) -> Result<Vec<Prompt>, ApiError> {
         return Ok(vec![Prompt::Tokens(tokens("prompt", &list)?)]);
     }
     if list.len() > MAX_PROMPTS {
-        let why = format!(
+        let message = format!(
             "`prompt` has {} prompts, and at most {MAX_PROMPTS} are answered at once",
             list.len()
         );
-        return Err(ApiError::field("prompt", why));
+        return Err(ApiError::field("prompt", message));
     }
     let one = |(at, value): (usize, &Value)| {
         let name = format!("prompt[{at}]");
@@ -467,14 +481,15 @@ impl Completion {
         let mut fields = Fields::new(value)?;
         let prompts = prompts(fields.take("prompt"))?;
         let mut common = Common::read(&mut fields)?;
-        let logprobs = fields.whole("logprobs", 0, MAX_LOGPROBS)?;
+        let logprobs = fields.unsigned("logprobs", 0, MAX_LOGPROBS)?;
         common.logprobs = logprobs.map(|count| count as usize);
         // Of `best_of` answers OpenAI returns the `n` likeliest.
-        if let Some(best) = fields.whole("best_of", 1, MAX_CHOICES)?
+        if let Some(best) = fields.unsigned("best_of", 1, MAX_CHOICES)?
             && best != common.choices as u64
         {
-            let why = format!("`best_of` should be `n`, here {}, or be left out", common.choices);
-            return Err(ApiError::field("best_of", why));
+            let message =
+                format!("`best_of` should be `n`, here {}, or be left out", common.choices);
+            return Err(ApiError::field("best_of", message));
         }
         fields.only("suffix", &[Value::from("")])?;
         let echo = fields.flag("echo", false)?;
@@ -496,14 +511,14 @@ impl Chat {
         let is_text = fields.map.get("tool_choice") == Some(&Value::from("none"));
         let mut common = Common::read(&mut fields)?;
         let wanted = fields.flag("logprobs", false)?;
-        let top = fields.whole("top_logprobs", 0, MAX_LOGPROBS)?;
+        let top = fields.unsigned("top_logprobs", 0, MAX_LOGPROBS)?;
         if top.is_some_and(|top| top > 0) && !wanted {
             return Err(ApiError::field("top_logprobs", "`top_logprobs` needs `logprobs`: true"));
         }
         common.logprobs = wanted.then_some(top.unwrap_or(0) as usize);
         if !conversation.tools.is_none() && !is_text {
-            let why = "`tools` needs `tool_choice`: \"none\" here: answers are text, and nothing reads calls from it";
-            return Err(ApiError::field("tools", why));
+            let message = "`tools` needs `tool_choice`: \"none\" here: answers are text, and nothing reads calls from it";
+            return Err(ApiError::field("tools", message));
         }
         fields.only("prompt", &[])?;
         fields.only("suffix", &[Value::from("")])?;
@@ -546,9 +561,9 @@ fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversat
     };
     for name in ["messages", "tools", "add_generation_prompt", "continue_final_message"] {
         if options.get(&jinja::Value::from(name)).is_some() {
-            let place = format!("chat_template_kwargs.{name}");
-            let why = format!("`{place}` is a field of the request: give `{name}` outside");
-            return Err(ApiError::field(&place, why));
+            let path = format!("chat_template_kwargs.{name}");
+            let message = format!("`{path}` is a field of the request: give `{name}` outside");
+            return Err(ApiError::field(&path, message));
         }
     }
     let mut options: Vec<_> =
@@ -561,8 +576,8 @@ fn conversation(fields: &mut Fields, ordered: &jinja::Value) -> Result<Conversat
     let continue_final_message = fields.flag("continue_final_message", false)?;
     let add_generation_prompt = fields.flag("add_generation_prompt", !continue_final_message)?;
     if continue_final_message && add_generation_prompt {
-        let why = "`continue_final_message` needs `add_generation_prompt`: false; leave it out";
-        return Err(ApiError::field("continue_final_message", why));
+        let message = "`continue_final_message` needs `add_generation_prompt`: false; leave it out";
+        return Err(ApiError::field("continue_final_message", message));
     }
     Ok(Conversation {
         messages: named("messages").as_list().unwrap_or_default().to_vec(),
@@ -586,15 +601,15 @@ fn check_messages(value: Option<Value>) -> Result<(), ApiError> {
         Some(other) => return Err(wrong("messages", "a list of messages", &other)),
     };
     for (at, message) in list.into_iter().enumerate() {
-        let place = format!("messages[{at}]");
+        let path = format!("messages[{at}]");
         let mut fields = Fields::new(message)
-            .map_err(|_| ApiError::field(&place, format!("`{place}` should be an object")))?;
+            .map_err(|_| ApiError::field(&path, format!("`{path}` should be an object")))?;
         match fields.take("role") {
             Some(Value::String(_)) => {}
-            None => return Err(ApiError::field(&place, format!("`{place}` has no `role`"))),
-            Some(other) => return Err(wrong(&format!("{place}.role"), "a text", &other)),
+            None => return Err(ApiError::field(&path, format!("`{path}` has no `role`"))),
+            Some(other) => return Err(wrong(&format!("{path}.role"), "a text", &other)),
         }
-        let name = format!("{place}.content");
+        let name = format!("{path}.content");
         let is_text = |part: &Value| {
             part.is_string()
                 || part.get("type").and_then(Value::as_str) == Some("text")

@@ -24,15 +24,15 @@ use tokio::sync::mpsc::unbounded_channel;
 
 use crate::answer::{Head, Shape};
 use crate::chat::{Conversation, Template};
-use crate::engine::{Desk, Engine, Job, Limits, Refusal};
+use crate::engine::{Engine, Job, JobQueue, Limits, Refusal};
 use crate::error::ApiError;
 use crate::model::{Codec, Model};
 use crate::request::{self, Chat, Common, Completion, Prompt};
-use crate::socket::Limited;
+use crate::socket::LimitedListener;
 use crate::stats::Stats;
 use crate::stream::{Answering, PromptTokens, collect, pieces};
 
-/// What the server is told at its start.
+/// The settings of a server.
 pub struct Setup {
     /// The model's name.
     pub name: String,
@@ -67,7 +67,7 @@ pub struct Setup {
 struct App {
     setup: Setup,
     vocab: usize,
-    desk: Desk,
+    queue: JobQueue,
     stats: Arc<Stats>,
     began: u64,
     numbers: AtomicU64,
@@ -90,15 +90,15 @@ pub fn serve<M: Model>(
     end: &Arc<AtomicBool>,
 ) -> std::io::Result<()> {
     let stats = Arc::new(Stats::default());
-    let (engine, desk) = Engine::new(setup.limits, stats.clone());
+    let (engine, queue) = Engine::new(setup.limits, stats.clone());
     let (codec, grace) = (setup.codec.clone(), setup.grace);
     let is_local = listener.local_addr()?.ip().is_loopback();
-    let rest = setup.timeout + ARRIVAL;
+    let idle_limit = setup.timeout + ARRIVAL;
     let connections = setup.connections;
     let app = Arc::new(App {
         vocab: model.vocab(),
         setup,
-        desk,
+        queue,
         stats: stats.clone(),
         began: seconds(),
         numbers: AtomicU64::new(0),
@@ -115,33 +115,8 @@ pub fn serve<M: Model>(
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let listener = Limited::new(listener, connections, rest, stats.clone());
-    let (flag, seen) = (end.clone(), stats.clone());
-    let served = runtime.spawn(async move {
-        let ending = seen.clone();
-        let called = async move {
-            while !flag.load(Ordering::Relaxed) {
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-            ending.ending.store(true, Ordering::Relaxed);
-            // Until then, new requests are refused with 503: a load balancer sees that the server ends.
-            while ending.running.get() + ending.waiting.get() > 0 {
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-        };
-        let last = seen.clone();
-        let serving = axum::serve(listener, router(app)).with_graceful_shutdown(called);
-        let late = async move {
-            while !last.is_ending() {
-                tokio::time::sleep(Duration::from_millis(25)).await;
-            }
-            tokio::time::sleep(grace).await;
-            // Connections live on by themselves.
-            last.cut.store(true, Ordering::Relaxed);
-        };
-        // Dropping a connection's answer cancels its jobs.
-        tokio::select! { _ = serving => {}, () = late => {} }
-    });
+    let listener = LimitedListener::new(listener, connections, idle_limit, stats);
+    let served = runtime.spawn(serve_http(listener, app, end.clone(), grace));
     engine.run(model, codec.as_ref());
     // The engine is done: answers need only be written.
     runtime.block_on(async {
@@ -149,6 +124,33 @@ pub fn serve<M: Model>(
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
     Ok(())
+}
+
+/// Answers requests until `end` is set, then until no job is left or the grace time is over.
+async fn serve_http(listener: LimitedListener, app: Shared, end: Arc<AtomicBool>, grace: Duration) {
+    let stats = app.stats.clone();
+    let ending = stats.clone();
+    let called = async move {
+        while !end.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        ending.ending.store(true, Ordering::Relaxed);
+        // Until then, new requests are refused with 503: a load balancer sees that the server ends.
+        while ending.running.get() + ending.waiting.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+    };
+    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(called);
+    let late = async move {
+        while !stats.is_ending() {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        tokio::time::sleep(grace).await;
+        // Connections live on by themselves.
+        stats.cut.store(true, Ordering::Relaxed);
+    };
+    // Dropping a connection's answer cancels its jobs.
+    tokio::select! { _ = serving => {}, () = late => {} }
 }
 
 fn seconds() -> u64 {
@@ -201,8 +203,8 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
         Ok(()) if is_preflight => match &origin {
             Some(_) => StatusCode::NO_CONTENT.into_response(),
             None => {
-                let why = "pages of this origin may not use the server; start it with --allow-origin ORIGIN";
-                ApiError::with(StatusCode::FORBIDDEN, "wrong_origin", why).into_response()
+                let message = "pages of this origin may not use the server; start it with --allow-origin ORIGIN";
+                ApiError::with(StatusCode::FORBIDDEN, "wrong_origin", message).into_response()
             }
         },
         Ok(()) => match app.admit(&request) {
@@ -300,12 +302,12 @@ impl App {
             let host = text(header::HOST).unwrap_or("localhost");
             let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
             let name = if host.ends_with(']') { host } else { name };
-            let own = ["localhost", "localhost.", "127.0.0.1", "0.0.0.0", "[::1]"];
-            if !own.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-                let why = format!(
+            let local = ["localhost", "localhost.", "127.0.0.1", "0.0.0.0", "[::1]"];
+            if !local.iter().any(|local| local.eq_ignore_ascii_case(name)) {
+                let message = format!(
                     "this server answers requests to localhost, but this one is to `{name}`; a server with a token answers any name"
                 );
-                return Err(ApiError::with(StatusCode::FORBIDDEN, "wrong_host", why));
+                return Err(ApiError::with(StatusCode::FORBIDDEN, "wrong_host", message));
             }
         }
         Ok(())
@@ -324,13 +326,13 @@ impl App {
         match given {
             Some(given) if same(given.trim(), wanted) => Ok(()),
             Some(_) => {
-                let why = "the bearer token is not this server's";
-                Err(ApiError::with(StatusCode::UNAUTHORIZED, "invalid_api_key", why))
+                let message = "the bearer token is not this server's";
+                Err(ApiError::with(StatusCode::UNAUTHORIZED, "invalid_api_key", message))
             }
             None => {
-                let why =
+                let message =
                     "this server needs a token; send the header `Authorization: Bearer TOKEN`";
-                Err(ApiError::with(StatusCode::UNAUTHORIZED, "missing_api_key", why))
+                Err(ApiError::with(StatusCode::UNAUTHORIZED, "missing_api_key", message))
             }
         }
     }
@@ -359,13 +361,14 @@ impl App {
             .strip_prefix("application/")
             .is_some_and(|kind| kind == "json" || kind.ends_with("+json"));
         if !is_json {
-            let why = format!("the content type is {kind}; send `Content-Type: application/json`");
-            return Err(ApiError::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", why));
+            let message =
+                format!("the content type is {kind}; send `Content-Type: application/json`");
+            return Err(ApiError::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
         }
         let most = self.setup.body;
         let too_large = || {
-            let why = format!("the request has more than {most} bytes, this server's limit");
-            ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", why)
+            let message = format!("the request has more than {most} bytes, this server's limit");
+            ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
         };
         let length = request.headers().get(header::CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
@@ -373,21 +376,21 @@ impl App {
             return Err(too_large());
         }
         let mut body = request.into_body().into_data_stream();
-        let whole = async {
-            let mut whole = Vec::new();
+        let arrival = async {
+            let mut received = Vec::new();
             while let Some(bytes) = body.next().await {
                 let bytes =
                     bytes.map_err(|_| ApiError::bad("the request's body is cut or malformed"))?;
-                if whole.len() + bytes.len() > most {
+                if received.len() + bytes.len() > most {
                     return Err(too_large());
                 }
-                whole.extend(bytes);
+                received.extend(bytes);
             }
-            Ok(whole)
+            Ok(received)
         };
-        let mut bytes = tokio::time::timeout(ARRIVAL, whole).await.unwrap_or_else(|_| {
-            let why = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
-            Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", why))
+        let mut bytes = tokio::time::timeout(ARRIVAL, arrival).await.unwrap_or_else(|_| {
+            let message = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
+            Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", message))
         })?;
         // Some clients write a byte order mark.
         if bytes.starts_with(b"\xef\xbb\xbf") {
@@ -397,13 +400,13 @@ impl App {
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
-        let own = &self.setup.name;
+        let served = &self.setup.name;
         match name {
             None | Some("") => Ok(()),
-            Some(name) if name == own => Ok(()),
+            Some(name) if name == served => Ok(()),
             Some(name) => {
-                let why = format!("the model `{name}` is not here; this server has `{own}`");
-                let error = ApiError::with(StatusCode::NOT_FOUND, "model_not_found", why);
+                let message = format!("the model `{name}` is not here; this server has `{served}`");
+                let error = ApiError::with(StatusCode::NOT_FOUND, "model_not_found", message);
                 Err(ApiError { param: Some("model".to_owned()), ..error })
             }
         }
@@ -413,11 +416,11 @@ impl App {
         match common.penalties.bias.iter().find(|(id, _)| *id as usize >= self.vocab) {
             None => Ok(()),
             Some((id, _)) => {
-                let why = format!(
+                let message = format!(
                     "`logit_bias` has the token {id}, but the vocabulary has {}",
                     self.vocab
                 );
-                Err(ApiError::field("logit_bias", why))
+                Err(ApiError::field("logit_bias", message))
             }
         }
     }
@@ -429,9 +432,9 @@ impl App {
         text: String,
         marked: bool,
     ) -> Result<Vec<u32>, ApiError> {
-        let own = self.convert(name, move |codec| codec.encode(&text)).await?;
+        let encoded = self.convert(name, move |codec| codec.encode(&text)).await?;
         let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
-        ids.extend(own);
+        ids.extend(encoded);
         Ok(ids)
     }
 
@@ -441,13 +444,13 @@ impl App {
         name: &str,
         work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
     ) -> Result<T, ApiError> {
-        if let Some(why) = &self.setup.no_text {
-            return Err(ApiError::field(name, why.clone()));
+        if let Some(reason) = &self.setup.no_text {
+            return Err(ApiError::field(name, reason.clone()));
         }
         let codec = self.setup.codec.clone();
-        let made = tokio::task::spawn_blocking(move || work(codec.as_ref())).await;
-        let made = made.unwrap_or_else(|_| Err("it cannot be converted".to_owned()));
-        made.map_err(|why| ApiError::field(name, why))
+        let result = tokio::task::spawn_blocking(move || work(codec.as_ref())).await;
+        let result = result.unwrap_or_else(|_| Err("it cannot be converted".to_owned()));
+        result.map_err(|message| ApiError::field(name, message))
     }
 
     /// The most tokens to draw after this prompt, if all fits.
@@ -460,27 +463,27 @@ impl App {
     ) -> Result<usize, ApiError> {
         let (vocab, context) = (self.vocab, self.setup.context);
         if prompt.is_empty() {
-            let why = format!("`{name}` has no tokens, and there is no mark before a text");
-            return Err(ApiError::field(name, why));
+            let message = format!("`{name}` has no tokens, and there is no mark before a text");
+            return Err(ApiError::field(name, message));
         }
         if let Some(id) = prompt.iter().find(|id| **id as usize >= vocab) {
-            let why = format!("`{name}` has the token {id}, but the vocabulary has {vocab}");
-            return Err(ApiError::field(name, why));
+            let message = format!("`{name}` has the token {id}, but the vocabulary has {vocab}");
+            return Err(ApiError::field(name, message));
         }
         let left = context.saturating_sub(prompt.len());
         let wanted = asked.unwrap_or(usual.min(left).max(1));
         if wanted > left || prompt.len() > context {
-            let why = format!(
+            let message = format!(
                 "`{name}` has {} tokens and {wanted} more are asked for, but this server computes at most {context} tokens of a sequence",
                 prompt.len()
             );
-            let error = ApiError::with(StatusCode::BAD_REQUEST, "context_length_exceeded", why);
+            let error = ApiError::with(StatusCode::BAD_REQUEST, "context_length_exceeded", message);
             return Err(ApiError { param: Some(name.to_owned()), ..error });
         }
         Ok(wanted)
     }
 
-    /// Hands in the jobs of a request, and answers when they are done or as they go.
+    /// Queues the jobs of a request, and answers when they are done or as they go.
     async fn answer(
         self: Arc<Self>,
         shape: Shape,
@@ -490,10 +493,10 @@ impl App {
     ) -> Result<Response, ApiError> {
         let (count, queue) = (prompts.len() * common.choices, self.setup.limits.queue);
         if count > queue {
-            let why = format!(
+            let message = format!(
                 "this request asks for {count} texts, and this server lets {queue} wait (--queue)"
             );
-            return Err(ApiError::field("n", why));
+            return Err(ApiError::field("n", message));
         }
         let (events, received) = unbounded_channel();
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -523,15 +526,15 @@ impl App {
             }
         }
         drop(events);
-        self.desk.hand_in(jobs).map_err(|refusal| match refusal {
+        self.queue.submit(jobs).map_err(|refusal| match refusal {
             Refusal::Full => {
-                let why =
+                let message =
                     format!("too many texts wait: this request has {count}, and {queue} may wait");
-                ApiError::with(StatusCode::TOO_MANY_REQUESTS, "queue_full", why)
+                ApiError::with(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)
             }
             Refusal::Ending => {
-                let why = "this server is ending";
-                ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", why)
+                let message = "this server is ending";
+                ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
             }
         })?;
         let head = Head {
@@ -574,10 +577,11 @@ async fn conversation_tokens(
     conversation: Conversation,
 ) -> Result<Vec<u32>, ApiError> {
     let app = Arc::clone(app);
-    let made = tokio::task::spawn_blocking(move || {
+    let tokens = tokio::task::spawn_blocking(move || {
         app.setup.template.tokens(&conversation, app.setup.codec.as_ref())
     });
-    made.await
+    tokens
+        .await
         .unwrap_or_else(|_| Err(ApiError::field("messages", "these messages cannot be tokenized")))
 }
 
@@ -613,8 +617,8 @@ async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, A
     let Read { value, ordered } = app.read(request).await?;
     let Chat { mut common, conversation } = Chat::read(value, &ordered)?;
     app.check_name(common.model.as_deref())?;
-    if let Some(why) = &app.setup.no_text {
-        return Err(ApiError::field("messages", why.clone()));
+    if let Some(reason) = &app.setup.no_text {
+        return Err(ApiError::field("messages", reason.clone()));
     }
     let ids = conversation_tokens(&app, conversation).await?;
     app.check_bias(&common)?;
@@ -666,8 +670,8 @@ async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Respons
     let ids = match asked.what {
         request::Tokenized::Text(text) => app.encode("prompt", text, asked.marked).await?,
         request::Tokenized::Messages(conversation) => {
-            if let Some(why) = &app.setup.no_text {
-                return Err(ApiError::field("messages", why.clone()));
+            if let Some(reason) = &app.setup.no_text {
+                return Err(ApiError::field("messages", reason.clone()));
             }
             conversation_tokens(&app, conversation).await?
         }
@@ -682,8 +686,8 @@ async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Respo
     let asked = request::Detokenize::read(value)?;
     app.check_name(asked.model.as_deref())?;
     if let Some(id) = asked.tokens.iter().find(|id| **id as usize >= app.vocab) {
-        let why = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
-        return Err(ApiError::field("tokens", why));
+        let message = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
+        return Err(ApiError::field("tokens", message));
     }
     let bytes = app.convert("tokens", move |codec| codec.decode(&asked.tokens)).await?;
     let answer = Json(json!({ "prompt": String::from_utf8_lossy(&bytes) }));
@@ -693,11 +697,12 @@ async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Respo
 const ROUTES: &str = "GET /v1/models, /health and /metrics; POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize";
 
 async fn unknown(request: Request) -> ApiError {
-    let why = format!("there is no {}; this server has {ROUTES}", request.uri().path());
-    ApiError::with(StatusCode::NOT_FOUND, "unknown_path", why)
+    let message = format!("there is no {}; this server has {ROUTES}", request.uri().path());
+    ApiError::with(StatusCode::NOT_FOUND, "unknown_path", message)
 }
 
 async fn other_method(method: Method, request: Request) -> ApiError {
-    let why = format!("{} does not take {method}; this server has {ROUTES}", request.uri().path());
-    ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "unknown_method", why)
+    let message =
+        format!("{} does not take {method}; this server has {ROUTES}", request.uri().path());
+    ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "unknown_method", message)
 }

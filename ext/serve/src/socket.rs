@@ -17,25 +17,25 @@ use tokio::time::{Instant, Sleep, sleep};
 use crate::stats::Stats;
 
 /// A listening socket with a limit.
-pub(crate) struct Limited {
+pub(crate) struct LimitedListener {
     listener: TcpListener,
     free: Arc<Semaphore>,
     stats: Arc<Stats>,
-    rest: Duration,
+    idle_limit: Duration,
 }
 
-impl Limited {
+impl LimitedListener {
     pub(crate) fn new(
         listener: TcpListener,
         most: usize,
-        rest: Duration,
+        idle_limit: Duration,
         stats: Arc<Stats>,
-    ) -> Limited {
-        Limited { listener, free: Arc::new(Semaphore::new(most)), stats, rest }
+    ) -> LimitedListener {
+        LimitedListener { listener, free: Arc::new(Semaphore::new(most)), stats, idle_limit }
     }
 }
 
-impl Listener for Limited {
+impl Listener for LimitedListener {
     type Io = Connection;
     type Addr = SocketAddr;
 
@@ -51,9 +51,12 @@ impl Listener for Limited {
                     // A token is a small message that should not wait for the next one.
                     let _ = stream.set_nodelay(true);
                     self.stats.connections.add(1);
-                    let (rest, stats) = (self.rest, self.stats.clone());
-                    let timer = Box::pin(sleep(rest));
-                    return (Connection { stream, rest, timer, stats, _permit: permit }, address);
+                    let (idle_limit, stats) = (self.idle_limit, self.stats.clone());
+                    let timer = Box::pin(sleep(idle_limit));
+                    return (
+                        Connection { stream, idle_limit, timer, stats, _permit: permit },
+                        address,
+                    );
                 }
                 // No file descriptor is free, or the client has gone already.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -69,7 +72,7 @@ impl Listener for Limited {
 /// A connection that is closed when it is idle for too long.
 pub(crate) struct Connection {
     stream: TcpStream,
-    rest: Duration,
+    idle_limit: Duration,
     timer: Pin<Box<Sleep>>,
     stats: Arc<Stats>,
     _permit: OwnedSemaphorePermit,
@@ -88,7 +91,7 @@ impl Connection {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            let next = Instant::now() + self.rest;
+            let next = Instant::now() + self.idle_limit;
             self.timer.as_mut().reset(next);
             return polled;
         }

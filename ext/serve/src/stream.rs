@@ -12,7 +12,7 @@ use futures_util::stream::{Stream, unfold};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::answer::{Head, Namer, Part, Place, Usage};
+use crate::answer::{Head, Namer, Part, TextPosition, Usage};
 use crate::engine::Event;
 use crate::error::ApiError;
 use crate::model::Codec;
@@ -60,15 +60,15 @@ impl Answering {
         }
     }
 
-    fn place(&self, number: usize) -> Place {
+    fn position(&self, number: usize) -> TextPosition {
         let last = self.prompt(number).and_then(|prompt| prompt.ids.last().copied());
-        Place::after(last.filter(|_| !self.echo))
+        TextPosition::after(last.filter(|_| !self.echo))
     }
 
-    fn choice(&self, number: usize, part: Part, place: &mut Place, piece: bool) -> Value {
-        let mut namer = Namer::new(self.codec.as_ref(), std::mem::take(place));
+    fn choice(&self, number: usize, part: Part, position: &mut TextPosition, piece: bool) -> Value {
+        let mut namer = Namer::new(self.codec.as_ref(), std::mem::take(position));
         let value = self.head.choice(number, part, &mut namer, piece);
-        *place = namer.place();
+        *position = namer.position();
         value
     }
 
@@ -77,13 +77,14 @@ impl Answering {
     }
 
     fn late(&self) -> ApiError {
-        let why = format!("the answer took longer than this server's {} s", self.timeout.as_secs());
-        ApiError::with(StatusCode::GATEWAY_TIMEOUT, "timeout", why)
+        let message =
+            format!("the answer took longer than this server's {} s", self.timeout.as_secs());
+        ApiError::with(StatusCode::GATEWAY_TIMEOUT, "timeout", message)
     }
 }
 
-fn failed(why: String) -> ApiError {
-    ApiError::with(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", why)
+fn failed(message: String) -> ApiError {
+    ApiError::with(StatusCode::INTERNAL_SERVER_ERROR, "model_failed", message)
 }
 
 fn gone() -> ApiError {
@@ -107,28 +108,27 @@ pub(crate) async fn collect(answering: Answering, mut events: Events) -> Result<
                 part.text += &text;
                 part.tokens.push(token);
             }
-            Event::Done { text, why, drawn } => {
+            Event::Done { text, finish, drawn } => {
                 part.text += &text;
-                part.why = Some(why);
+                part.finish = Some(finish);
                 usage.drawn += drawn;
                 left -= 1;
             }
             Event::Late => return Err(answering.late()),
-            Event::Failed(why) => return Err(failed(why)),
+            Event::Failed(message) => return Err(failed(message)),
         }
     }
-    let choices = parts
-        .into_iter()
-        .enumerate()
-        .map(|(number, part)| answering.choice(number, part, &mut answering.place(number), false));
-    Ok(answering.head.whole(choices.collect(), usage))
+    let choices = parts.into_iter().enumerate().map(|(number, part)| {
+        answering.choice(number, part, &mut answering.position(number), false)
+    });
+    Ok(answering.head.full_answer(choices.collect(), usage))
 }
 
 /// A stream in progress.
 struct Streaming {
     answering: Answering,
     events: Events,
-    places: Vec<Place>,
+    positions: Vec<TextPosition>,
     ready: VecDeque<Message>,
     left: usize,
     drawn: usize,
@@ -142,18 +142,19 @@ pub(crate) fn pieces(
 ) -> impl Stream<Item = Result<Message, Infallible>> {
     let count = answering.count();
     let mut ready = VecDeque::new();
-    let mut places: Vec<Place> = (0..count).map(|number| answering.place(number)).collect();
-    for (number, place) in places.iter_mut().enumerate() {
+    let mut positions: Vec<TextPosition> =
+        (0..count).map(|number| answering.position(number)).collect();
+    for (number, position) in positions.iter_mut().enumerate() {
         ready.extend(answering.head.first(number).map(|first| message(&first)));
         let text = answering.echoed(number);
         // With probabilities the text comes with them.
         if !text.is_empty() && !answering.head.logprobs {
-            let choice = answering.choice(number, Part { text, ..Part::default() }, place, true);
+            let choice = answering.choice(number, Part { text, ..Part::default() }, position, true);
             ready.push_back(message(&answering.head.piece(choice)));
         }
     }
     let streaming =
-        Streaming { answering, events, places, ready, left: count, drawn: 0, ended: false };
+        Streaming { answering, events, positions, ready, left: count, drawn: 0, ended: false };
     unfold(streaming, |mut streaming| async move {
         let next = streaming.next().await?;
         Some((Ok(next), streaming))
@@ -182,20 +183,20 @@ impl Streaming {
         let Some((number, event)) = event else { return self.fail(&gone()) };
         let part = match event {
             Event::Prompt(tokens) => {
-                Part { text: self.answering.echoed(number), tokens, why: None }
+                Part { text: self.answering.echoed(number), tokens, finish: None }
             }
             Event::Token { text, .. } if text.is_empty() && !self.answering.head.logprobs => return,
-            Event::Token { token, text } => Part { text, tokens: vec![token], why: None },
-            Event::Done { text, why, drawn } => {
+            Event::Token { token, text } => Part { text, tokens: vec![token], finish: None },
+            Event::Done { text, finish, drawn } => {
                 self.drawn += drawn;
                 self.left -= 1;
-                Part { text, tokens: Vec::new(), why: Some(why) }
+                Part { text, tokens: Vec::new(), finish: Some(finish) }
             }
             Event::Late => return self.fail(&self.answering.late()),
-            Event::Failed(why) => return self.fail(&failed(why)),
+            Event::Failed(message) => return self.fail(&failed(message)),
         };
-        let Some(place) = self.places.get_mut(number) else { return };
-        let choice = self.answering.choice(number, part, place, true);
+        let Some(position) = self.positions.get_mut(number) else { return };
+        let choice = self.answering.choice(number, part, position, true);
         self.ready.push_back(message(&self.answering.head.piece(choice)));
         if self.left == 0 {
             if self.answering.head.counts {

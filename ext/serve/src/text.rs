@@ -42,15 +42,15 @@ impl TextStream {
             return Ok(String::new());
         }
         let pending = bytes.get(self.sent..).unwrap_or_default();
-        let whole = complete(pending);
-        let text = String::from_utf8_lossy(pending.get(..whole).unwrap_or_default()).into_owned();
-        if whole == pending.len() {
+        let end = complete(pending);
+        let text = String::from_utf8_lossy(pending.get(..end).unwrap_or_default()).into_owned();
+        if end == pending.len() {
             // Keep the last tokens: the next one's text may depend on them.
             self.window.drain(..self.finished);
             self.finished = self.window.len();
             self.sent = 0;
         } else {
-            self.sent += whole;
+            self.sent += end;
         }
         Ok(text)
     }
@@ -127,11 +127,11 @@ impl StopStrings {
         }
         self.held.push_str(text);
         // The one that ends first, so that the cut does not depend on how the text arrives.
-        let found = self.stops.iter().filter_map(|stop| {
+        let matches = self.stops.iter().filter_map(|stop| {
             let at = self.held.find(stop.as_str())?;
             Some((at + stop.len(), at))
         });
-        if let Some((_, at)) = found.min() {
+        if let Some((_, at)) = matches.min() {
             self.found = true;
             self.held.truncate(at);
             return std::mem::take(&mut self.held);

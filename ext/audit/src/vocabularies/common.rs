@@ -141,14 +141,14 @@ pub(crate) fn is_metric(key: &str, in_table: bool) -> bool {
     }
     let lower = lower(key);
     let words: Vec<&str> = lower.split('_').filter(|word| !word.is_empty()).collect();
-    let of = |list: &[&str], word: &str| list.contains(&word);
+    let is_in = |list: &[&str], word: &str| list.contains(&word);
     let Some(first) = words.first() else { return false };
     // `eval_loss__MIN` of a chart, `mmlu_5_shot`.
     let number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
-    let setting = words.iter().any(|word| of(SETTINGS, word));
-    let metric = words.iter().any(|word| of(METRICS, word));
+    let setting = words.iter().any(|word| is_in(SETTINGS, word));
+    let metric = words.iter().any(|word| is_in(METRICS, word));
     let qualified = words.iter().all(|word| {
-        of(METRICS, word) || of(QUALIFIERS, word) || of(BENCHMARKS, word) || number(word)
+        is_in(METRICS, word) || is_in(QUALIFIERS, word) || is_in(BENCHMARKS, word) || number(word)
     });
     // A mean over benchmarks.
     if let ([only], true) = (words.as_slice(), in_table)
@@ -156,11 +156,11 @@ pub(crate) fn is_metric(key: &str, in_table: bool) -> bool {
     {
         return true;
     }
-    if setting || (words.len() == 1 && of(QUALIFIERS, first)) {
+    if setting || (words.len() == 1 && is_in(QUALIFIERS, first)) {
         return false;
     }
-    let benchmark = words.iter().any(|word| of(BENCHMARKS, word));
-    let of_run = in_table && (of(MEASURED, first) || of(BENCHMARKS, first));
+    let benchmark = words.iter().any(|word| is_in(BENCHMARKS, word));
+    let of_run = in_table && (is_in(MEASURED, first) || is_in(BENCHMARKS, first));
     (metric && (qualified || of_run)) || (benchmark && qualified)
 }
 
@@ -168,71 +168,75 @@ pub(crate) fn is_metric(key: &str, in_table: bool) -> bool {
 mod tests {
     use super::*;
 
+    const MEASUREMENTS: &[&str] = &[
+        "loss",
+        "eval_loss",
+        "final_loss",
+        "val_loss",
+        "train/loss",
+        "ppl",
+        "mmlu",
+        "accuracy",
+        "hellaswag/acc",
+        "arc_easy",
+        "val/c4_loss",
+        "best val loss",
+        "eval/perplexity",
+        "test_acc",
+        "lambada_openai/acc",
+        "score",
+        "arc_challenge/acc_norm",
+        "bpb",
+        "eval.loss",
+        "gsm8k_exact_match",
+        "mmlu_stem",
+        "hellaswag/acc_of_ours",
+        "bits_per_byte",
+        "Avg.",
+        "loss (mean)",
+        "accuracy (%)",
+        "Rouge-L",
+        "pass@1",
+        "lm_eval/hellaswag/acc_norm,none",
+    ];
+
+    const SETTINGS_LIKE_MEASUREMENTS: &[&str] = &[
+        "z_loss",
+        "aux_loss",
+        "loss_weight",
+        "label_smoothing",
+        "grad_acc_steps",
+        "score_func",
+        "loss_scale",
+        "kl_loss",
+        "target_loss",
+        "loss_type",
+        "eval_every",
+        "train_iters",
+        "val",
+        "test",
+        "max",
+        "eval_batch_size",
+        "router_aux_loss_coef",
+        "train/lr",
+        "train_tokens",
+        "moe_z_loss",
+        "loss_chunks",
+        "em_steps",
+        "lr",
+        "val_set_size",
+        "eval_tasks",
+        "wikitext_share",
+        "gsm8k_fraction",
+        "squad_upsampling",
+    ];
+
     #[test]
     fn measurements_are_told_from_settings() {
-        for key in [
-            "loss",
-            "eval_loss",
-            "final_loss",
-            "val_loss",
-            "train/loss",
-            "ppl",
-            "mmlu",
-            "accuracy",
-            "hellaswag/acc",
-            "arc_easy",
-            "val/c4_loss",
-            "best val loss",
-            "eval/perplexity",
-            "test_acc",
-            "lambada_openai/acc",
-            "score",
-            "arc_challenge/acc_norm",
-            "bpb",
-            "eval.loss",
-            "gsm8k_exact_match",
-            "mmlu_stem",
-            "hellaswag/acc_of_ours",
-            "bits_per_byte",
-            "Avg.",
-            "loss (mean)",
-            "accuracy (%)",
-            "Rouge-L",
-            "pass@1",
-            "lm_eval/hellaswag/acc_norm,none",
-        ] {
+        for key in MEASUREMENTS {
             assert!(is_metric(key, true), "{key}");
         }
-        for key in [
-            "z_loss",
-            "aux_loss",
-            "loss_weight",
-            "label_smoothing",
-            "grad_acc_steps",
-            "score_func",
-            "loss_scale",
-            "kl_loss",
-            "target_loss",
-            "loss_type",
-            "eval_every",
-            "train_iters",
-            "val",
-            "test",
-            "max",
-            "eval_batch_size",
-            "router_aux_loss_coef",
-            "train/lr",
-            "train_tokens",
-            "moe_z_loss",
-            "loss_chunks",
-            "em_steps",
-            "lr",
-            "val_set_size",
-            "eval_tasks",
-            "wikitext_share",
-            "gsm8k_fraction",
-            "squad_upsampling",
-        ] {
+        for key in SETTINGS_LIKE_MEASUREMENTS {
             assert!(!is_metric(key, true), "{key}");
         }
         for (key, result) in [("loss", true), ("final_loss", true), ("train.loss.kd", false)] {

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 
 use audit::keys::{self, CANON};
 use audit::vocabularies::LINGUA;
-use audit::{Experiment, Findings, Names, Report, Rules, Value, audit, rules, subjects, table};
+use audit::{
+    AuditReport, Experiment, Findings, KeyValue, Names, Rules, audit, rules, subjects, table,
+};
 use lab::field::{Absent, Class, FieldDef, Kind, Origin, Topic};
 
-fn report(set: &[Experiment]) -> Report {
+fn audited(set: &[Experiment]) -> AuditReport {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
@@ -55,7 +57,7 @@ fn names(row: &FieldDef) -> Vec<String> {
 }
 
 fn lingua() -> Names {
-    Names::of(&LINGUA)
+    Names::of_vocabulary(&LINGUA)
 }
 
 fn as_configuration(name: &str, keys: &[(&str, &str)]) -> Experiment {
@@ -115,9 +117,9 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                     vec![as_configuration("run", &first), as_configuration("runcanon", &arm)];
                 let rows = as_table([&first, &arm]);
                 for (kind, set) in [("configuration", configurations), ("table", rows)] {
-                    let found = report(&set);
-                    let what = format!("{key} = {value} in a {kind}: {:?}", found.findings);
-                    assert_eq!(found.pairs.len(), 1, "{what}");
+                    let report = audited(&set);
+                    let what = format!("{key} = {value} in a {kind}: {:?}", report.findings);
+                    assert_eq!(report.pairs.len(), 1, "{what}");
                     // Columns are checked against the keys, or against the other arm's if those are missing.
                     if row.topic != Topic::Reported {
                         // Where no digest identifies the data, the number of its tokens does.
@@ -125,8 +127,8 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                             || row.class == Class::Measured
                             || row.path == "data.tokens";
                         let spoilt = decides || row.topic == Topic::Revision;
-                        assert_eq!(found.clean.is_empty(), spoilt, "{what}");
-                        assert_eq!(found.fails(), decides, "{what}");
+                        assert_eq!(report.clean.is_empty(), spoilt, "{what}");
+                        assert_eq!(report.fails(), decides, "{what}");
                     }
                     asked += 1;
                 }
@@ -143,7 +145,7 @@ fn differences_in_unknown_keys_are_reported_and_equal_values_are_not() {
         first.push((key, "x"));
         let mut arm = first.clone();
         arm.push(("model.canon_set", "ABCD"));
-        let equal = report(&as_table([&first, &arm]));
+        let equal = audited(&as_table([&first, &arm]));
         assert!(!equal.fails() && equal.clean.len() == 1 && equal.unknown.len() == 1, "{key}");
         let last = arm.len() - 2;
         arm[last].1 = "y";
@@ -151,24 +153,24 @@ fn differences_in_unknown_keys_are_reported_and_equal_values_are_not() {
             vec![as_configuration("run", &first), as_configuration("runcanon", &arm)],
             as_table([&first, &arm]),
         ] {
-            let found = report(&set);
-            let ids: Vec<&str> = found.findings.iter().map(|(_, f)| f.rule.as_str()).collect();
+            let report = audited(&set);
+            let ids: Vec<&str> = report.findings.iter().map(|(_, f)| f.rule.as_str()).collect();
             assert!(
-                ids.contains(&"unknown-key") && found.fails() && found.clean.is_empty(),
+                ids.contains(&"unknown-key") && report.fails() && report.clean.is_empty(),
                 "{key}"
             );
             // A rule can declare the key's topic.
             let rules = rules(&format!("[keys]\n\"{key}\" = \"setup\"\n")).unwrap();
             let mut set = set;
             set.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
-            let found = audit(&subjects(&set), &rules, Findings::default());
-            assert!(!found.fails() && found.clean.len() == 1, "{key}: {:?}", found.findings);
+            let report = audit(&subjects(&set), &rules, Findings::default());
+            assert!(!report.fails() && report.clean.len() == 1, "{key}: {:?}", report.findings);
         }
     }
     // A null value is not ignored.
     let null = as_configuration("run", &[("my.flag", "null")]);
     assert!(null.unknown.contains("my.flag"));
-    assert_eq!(null.values["my.flag"], Value::text("null"));
+    assert_eq!(null.values["my.flag"], KeyValue::text("null"));
 }
 
 #[test]
@@ -186,9 +188,9 @@ fn columns_that_repeat_a_key_replace_a_missing_key() {
         ("rope_fraction", "1.0", "0.25"),
         ("head_dim_derived", "64", "128"),
     ] {
-        let found = report(&as_table([&[(key, one)], &[(key, two), canon]]));
-        assert!(found.fails() && found.clean.is_empty(), "{key}: {:?}", found.findings);
-        let same = report(&as_table([&[(key, one)], &[(key, one), canon]]));
+        let report = audited(&as_table([&[(key, one)], &[(key, two), canon]]));
+        assert!(report.fails() && report.clean.is_empty(), "{key}: {:?}", report.findings);
+        let same = audited(&as_table([&[(key, one)], &[(key, one), canon]]));
         assert!(!same.fails() && same.clean.len() == 1, "{key}: {:?}", same.findings);
     }
     // A value that does not follow from the keys is an error, in one arm or in both.
@@ -211,14 +213,16 @@ fn columns_that_repeat_a_key_replace_a_missing_key() {
             .collect();
         let arm = keys.iter().map(|(k, v)| (*k, if *k == "canon" { "0" } else { *v }));
         let arm: Vec<_> = arm.chain([canon]).collect();
-        let found = report(&as_table([&keys, &arm]));
-        let errors =
-            found.findings.iter().filter(|(_, f)| f.rule == "reported" && f.places.len() == 2);
+        let report = audited(&as_table([&keys, &arm]));
+        let errors = report
+            .findings
+            .iter()
+            .filter(|(_, f)| f.rule == "reported" && f.occurrences.len() == 2);
         let twice = if key == "canon" {
-            found.findings.iter().filter(|(_, f)| f.rule == "reported").count() == 2
+            report.findings.iter().filter(|(_, f)| f.rule == "reported").count() == 2
         } else {
             errors.count() == 1
         };
-        assert!(twice, "{key}: {:?}", found.findings);
+        assert!(twice, "{key}: {:?}", report.findings);
     }
 }

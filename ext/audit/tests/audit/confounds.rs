@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use audit::{Experiment, Findings, Report, Rules, Scope, Value, audit, subjects};
+use audit::{AuditReport, Experiment, Findings, KeyValue, Rules, Scope, audit, subjects};
 use proptest::prelude::*;
 
 /// Keys of every class that affect a result; their values are all different.
@@ -47,27 +47,27 @@ fn experiment(pair: usize, treated: bool, named: Named, order: usize) -> Experim
     };
     let mut experiment = Experiment::new(name, "set");
     for (at, key) in KEYS.iter().enumerate() {
-        let value = Value::int(64 + at as i64);
+        let value = KeyValue::int(64 + at as i64);
         experiment.values.insert((*key).to_owned(), value);
     }
-    let lr = Value::int(1000 + pair as i64);
+    let lr = KeyValue::int(1000 + pair as i64);
     experiment.values.insert("optimizer.lr".to_owned(), lr);
     let slots = if treated { "ABCD" } else { "" };
-    experiment.values.insert("arch.canon".to_owned(), Value::text(slots));
+    experiment.values.insert("arch.canon".to_owned(), KeyValue::text(slots));
     experiment
 }
 
-fn report(set: &[Experiment]) -> Report {
+fn report(set: &[Experiment]) -> AuditReport {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
 /// Findings about pairs: rule, key and both experiments.
-fn of_pairs(report: &Report) -> BTreeSet<(String, String, String, String)> {
+fn of_pairs(report: &AuditReport) -> BTreeSet<(String, String, String, String)> {
     let findings = report.findings.iter().map(|(_, finding)| finding);
     findings
         .filter(|finding| finding.scope != Scope::Set && finding.rule != "twin-unclear")
         .flat_map(|finding| {
-            finding.places.iter().map(|place| {
+            finding.occurrences.iter().map(|place| {
                 let against = place.against.clone().unwrap_or_default();
                 (finding.rule.clone(), finding.key.clone(), place.experiment.clone(), against)
             })
@@ -89,7 +89,7 @@ fn a_set_of_two_is_a_pair_even_with_unrelated_names() {
     let mut before = of_pairs(&report(&set));
     assert!(before.is_empty());
     for (at, key) in KEYS.iter().enumerate() {
-        set[1].values.insert((*key).to_owned(), Value::int(90_000 + at as i64));
+        set[1].values.insert((*key).to_owned(), KeyValue::int(90_000 + at as i64));
         let report = report(&set);
         assert!(report.fails(), "{key}");
         assert_eq!((report.pairs.len(), report.clean.len()), (1, 0), "{key}");
@@ -106,9 +106,9 @@ fn an_experiment_without_a_twin_names_the_nearest() {
     set.pop();
     let report = report(&set);
     let (_, missing) = report.findings.iter().find(|(_, f)| f.rule == "missing-twin").unwrap();
-    assert_eq!(missing.places[0].experiment, "run1-base");
+    assert_eq!(missing.occurrences[0].experiment, "run1-base");
     let says = "most similar: run0-canon, which differs in optimizer.lr";
-    assert_eq!(missing.places[0].says, says);
+    assert_eq!(missing.occurrences[0].observation, says);
 }
 
 /// Two bases at the same distance, with names that do not help.
@@ -119,27 +119,27 @@ fn an_ambiguous_twin_is_a_finding() {
         experiment.name = name.to_owned();
     }
     for at in [1, 3] {
-        set[at].values.insert("optimizer.lr".to_owned(), Value::int(7 + at as i64));
+        set[at].values.insert("optimizer.lr".to_owned(), KeyValue::int(7 + at as i64));
     }
     let report = report(&set);
     assert_eq!((report.pairs.len(), report.clean.len()), (2, 0));
     let (own, unclear) = report.findings.iter().find(|(_, f)| f.rule == "twin-unclear").unwrap();
     assert_eq!(own.severity.word(), "warning");
-    assert_eq!(unclear.places.len(), 1, "{:?}", unclear.places);
+    assert_eq!(unclear.occurrences.len(), 1, "{:?}", unclear.occurrences);
     assert!(
-        unclear.places[0].says.contains("equally similar: r (optimizer.lr)"),
+        unclear.occurrences[0].observation.contains("equally similar: r (optimizer.lr)"),
         "{:?}",
-        unclear.places
+        unclear.occurrences
     );
 }
 
 #[test]
-fn two_thousand_experiments_that_all_differ() {
+fn two_thousand_unlike_experiments_are_all_paired() {
     let mut set = set_of(1000, Named::Anyhow, 3);
     for (at, experiment) in set.iter_mut().enumerate() {
         experiment.name = format!("e{at}");
         for (key, name) in KEYS.iter().enumerate().filter(|(_, name)| **name != "optimizer.lr") {
-            let value = Value::int(((at * 7919 + key * 104_729) % 5003) as i64);
+            let value = KeyValue::int(((at * 7919 + key * 104_729) % 5003) as i64);
             experiment.values.insert((*name).to_owned(), value);
         }
     }
@@ -168,7 +168,7 @@ proptest! {
         let extra = if named == Named::Anyhow { 0 } else { extra };
         for lonely in 0..extra {
             let mut more = experiment(50 + lonely, false, Named::Twins, order);
-            more.values.insert("data.source".to_owned(), Value::text("elsewhere"));
+            more.values.insert("data.source".to_owned(), KeyValue::text("elsewhere"));
             set.push(more);
         }
         let mut changed = BTreeSet::new();
@@ -180,16 +180,16 @@ proptest! {
                 continue;
             }
             let who = set.get_mut(2 * pair + usize::from(treated)).unwrap();
-            who.values.insert(KEYS[key].to_owned(), Value::int(10_000 + step as i64));
+            who.values.insert(KEYS[key].to_owned(), KeyValue::int(10_000 + step as i64));
             let after = report(&set);
             prop_assert!(after.fails());
             prop_assert!(after.pairs.len() >= before.pairs.len());
             prop_assert!(after.clean.len() <= before.clean.len());
             // Without helpful names, several confounded pairs may change partners.
-            let told = named != Named::Anyhow || pairs == 1;
-            if told {
-                let (said, now) = (of_pairs(&before), of_pairs(&after));
-                let gone: Vec<_> = said.difference(&now).collect();
+            let keeps_partners = named != Named::Anyhow || pairs == 1;
+            if keeps_partners {
+                let (before, after) = (of_pairs(&before), of_pairs(&after));
+                let gone: Vec<_> = before.difference(&after).collect();
                 prop_assert!(gone.is_empty(), "{gone:?}");
             }
             before = after;

@@ -1,15 +1,15 @@
 //! Columns that follow from keys, empty cells as Python and YAML write them, and evaluations.
 
 use audit::vocabularies::LINGUA;
-use audit::{Experiment, Findings, Names, Report, Rules, Severity, audit, subjects, table};
+use audit::{AuditReport, Experiment, Findings, Names, Rules, Severity, audit, subjects, table};
 
-fn audited(experiments: &[Experiment]) -> Report {
+fn audited(experiments: &[Experiment]) -> AuditReport {
     audit(&subjects(experiments), &Rules::default(), Findings::default())
 }
 
 fn yaml(name: &str, keys: &[(&str, &str)]) -> Experiment {
     let keys = keys.iter().zip(1..).map(|((key, cell), line)| (line, *key, *cell));
-    Experiment::of_keys(name, "a.yaml", &Names::of(&LINGUA), keys).unwrap()
+    Experiment::of_keys(name, "a.yaml", &Names::of_vocabulary(&LINGUA), keys).unwrap()
 }
 
 fn rows(columns: &[(&str, &str)]) -> Vec<Experiment> {
@@ -18,9 +18,9 @@ fn rows(columns: &[(&str, &str)]) -> Vec<Experiment> {
     table("a.tsv", &format!("model\t{}\na\t{}\n", heads.join("\t"), cells.join("\t"))).unwrap()
 }
 
-fn messages(report: &Report, rule: &str) -> Vec<String> {
-    let of = report.findings.iter().filter(|(_, found)| found.rule == rule);
-    of.map(|(_, found)| found.message.clone()).collect()
+fn messages(report: &AuditReport, rule: &str) -> Vec<String> {
+    let findings = report.findings.iter().filter(|(_, finding)| finding.rule == rule);
+    findings.map(|(_, finding)| finding.message.clone()).collect()
 }
 
 const KEYS: [(&str, &str); 7] = [
@@ -48,16 +48,16 @@ fn derived_columns_are_held_to_their_keys() {
         ("warmup_tokens", "5120", "10"),
         ("seqs_per_step", "32", "8"),
     ] {
-        for (value, said) in [(right, false), (wrong, true)] {
+        for (value, is_wrong) in [(right, false), (wrong, true)] {
             let keys = [&KEYS[..], &[(column, value)]].concat();
             for set in [vec![yaml("a", &keys)], rows(&keys)] {
                 let report = audited(&set);
-                let found = messages(&report, "reported");
-                assert_eq!(!found.is_empty(), said, "{column} {value}: {found:?}");
-                if said {
+                let messages = messages(&report, "reported");
+                assert_eq!(!messages.is_empty(), is_wrong, "{column} {value}: {messages:?}");
+                if is_wrong {
                     assert!(report.fails());
                     let both = [column, wrong, right];
-                    let line = found.join("; ");
+                    let line = messages.join("; ");
                     assert!(both.iter().all(|word| line.contains(word)), "{line}");
                 }
             }
@@ -93,11 +93,14 @@ fn defaults_are_not_a_difference_however_they_are_written() {
         ("model.model_name", "Llama"),
     ] {
         let mut keys = base.to_vec();
-        keys.retain(|(own, _)| *own != key);
+        keys.retain(|(other, _)| *other != key);
         keys.extend([(key, value), ("model.canon_set", "ABCD")]);
         let report = audited(&[yaml("run", &base), yaml("runcanon", &keys)]);
-        let rules: Vec<_> =
-            report.findings.iter().filter(|(own, _)| own.severity > Severity::Note).collect();
+        let rules: Vec<_> = report
+            .findings
+            .iter()
+            .filter(|(details, _)| details.severity > Severity::Note)
+            .collect();
         assert!(rules.is_empty(), "{key} {value}: {rules:?}");
         assert_eq!(report.clean.len(), 1, "{key} {value}");
     }
@@ -105,40 +108,40 @@ fn defaults_are_not_a_difference_however_they_are_written() {
 
 #[test]
 fn a_column_canon_alone_identifies_treated_experiments() {
-    let of = |text: &str| audited(&table("a.tsv", text).unwrap());
-    let report = of("model\tcanon\toptim.lr\nllama\tno\t1\nllamacanon\tyes\t1\n");
+    let audit_of = |text: &str| audited(&table("a.tsv", text).unwrap());
+    let report = audit_of("model\tcanon\toptim.lr\nllama\tno\t1\nllamacanon\tyes\t1\n");
     assert_eq!(messages(&report, "reported"), Vec::<String>::new());
     assert_eq!((report.pairs.len(), report.clean.len(), report.fails()), (1, 1, false));
-    let report = of("model\tcanon\nllama\tFALSE\nllamacanon\tFALSE\n");
+    let report = audit_of("model\tcanon\nllama\tFALSE\nllamacanon\tFALSE\n");
     assert_eq!(messages(&report, "name-canon").len(), 1);
     // With a column of slots, this one is checked against it.
-    let report = of("model\tcanon\tmodel.canon_set\nllama\tyes\t\n");
+    let report = audit_of("model\tcanon\tmodel.canon_set\nllama\tyes\t\n");
     assert_eq!(messages(&report, "reported").len(), 1);
 }
 
 /// Two arms that are both treated, or neither: how the treatment differs is a difference like any other.
 #[test]
 fn a_difference_in_the_treatment_of_both_arms_is_seen() {
-    let of = |text: &str| audited(&table("a.tsv", text).unwrap());
+    let audit_of = |text: &str| audited(&table("a.tsv", text).unwrap());
     for (a, b) in [("ABCD", "A"), ("A", "ABCD"), ("yes", "A")] {
-        let alone = of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t1\n"));
+        let alone = audit_of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t1\n"));
         assert_eq!(alone.pairs.len(), 1, "{a} {b}");
         assert_eq!(messages(&alone, "one-change").len(), 1, "{a} {b}: {:?}", alone.findings);
-        let two = of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t2\n"));
+        let two = audit_of(&format!("model\tarch.canon\toptim.lr\nx\t{a}\t1\ny\t{b}\t2\n"));
         assert_eq!(messages(&two, "twin-training").len(), 2, "{a} {b}: {:?}", two.findings);
         assert!(two.fails() && two.clean.is_empty());
     }
     for (key, a, b) in [("arch.canon.kernel", "3", "4"), ("arch.canon.bias", "true", "false")] {
         let text =
             |lr| format!("model\tarch.canon\t{key}\toptim.lr\nx\tAC\t{a}\t1\ny\tAC\t{b}\t{lr}\n");
-        assert_eq!(messages(&of(&text(1)), "one-change").len(), 1, "{key}");
-        assert_eq!(messages(&of(&text(2)), "twin-training").len(), 2, "{key}");
+        assert_eq!(messages(&audit_of(&text(1)), "one-change").len(), 1, "{key}");
+        assert_eq!(messages(&audit_of(&text(2)), "twin-training").len(), 2, "{key}");
     }
     // Settings that only one arm has because of its slots come with them.
     let text =
         "model\tarch.canon\tarch.canon.kernel.A\tarch.canon.kernel.B\nx\tAB\t4\t4\ny\tA\t4\t\n";
-    assert_eq!(messages(&of(text), "one-change").len(), 1, "{:?}", of(text).findings);
-    let equal = of("model\tarch.canon\toptim.lr\nx\tA\t1\ny\tA\t1\n");
+    assert_eq!(messages(&audit_of(text), "one-change").len(), 1, "{:?}", audit_of(text).findings);
+    let equal = audit_of("model\tarch.canon\toptim.lr\nx\tA\t1\ny\tA\t1\n");
     assert!(equal.pairs.is_empty());
 }
 
@@ -202,9 +205,9 @@ fn other_evaluations_are_a_warning() {
     ] {
         let arm = |name, value, canon| yaml(name, &[(key, value), ("model.canon_set", canon)]);
         let report = audited(&[arm("run", one, ""), arm("runcanon", two, "ABCD")]);
-        let found = report.findings.iter().find(|(_, found)| found.rule == "twin-evaluation");
-        let (own, _) = found.unwrap_or_else(|| panic!("{key}: {:?}", report.findings));
-        assert_eq!((own.severity, report.clean.len()), (Severity::Warning, 1), "{key}");
+        let finding = report.findings.iter().find(|(_, finding)| finding.rule == "twin-evaluation");
+        let (details, _) = finding.unwrap_or_else(|| panic!("{key}: {:?}", report.findings));
+        assert_eq!((details.severity, report.clean.len()), (Severity::Warning, 1), "{key}");
         assert!(!report.fails());
     }
 }

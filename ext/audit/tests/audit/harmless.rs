@@ -5,7 +5,9 @@
 use std::collections::BTreeSet;
 
 use audit::vocabularies::LINGUA;
-use audit::{Experiment, Findings, Names, Report, Rules, Severity, audit, keys, subjects, table};
+use audit::{
+    AuditReport, Experiment, Findings, Names, Rules, Severity, audit, keys, subjects, table,
+};
 use lab::field::Absent;
 
 /// `TrainArgs` and its parts: keys with their defaults.
@@ -239,29 +241,29 @@ const KEYS: &[(&str, &str)] = &[
 ];
 
 fn lingua() -> Names {
-    Names::of(&LINGUA)
+    Names::of_vocabulary(&LINGUA)
 }
 
 fn configuration(name: &str, keys: &[(&str, &str)]) -> Experiment {
     Experiment::of_keys(name, "x.yaml", &lingua(), keys.iter().map(|(k, v)| (1, *k, *v))).unwrap()
 }
 
-fn report(set: &[Experiment]) -> Report {
+fn audited(set: &[Experiment]) -> AuditReport {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
 /// The findings above a note, by rule and key.
-fn heavy(report: &Report) -> BTreeSet<String> {
-    let heavy = report.findings.iter().filter(|(own, _)| own.severity > Severity::Note);
+fn heavy(report: &AuditReport) -> BTreeSet<String> {
+    let heavy = report.findings.iter().filter(|(details, _)| details.severity > Severity::Note);
     heavy.map(|(_, f)| format!("{} {}: {}", f.rule, f.key, f.message)).collect()
 }
 
 /// A pair with these keys written in one arm only: as configurations, and as a table.
 fn written(keys: &[(&str, &str)], treated: bool) -> [Vec<Experiment>; 2] {
-    let own = |name: &str| keys::known(name).map_or(name.to_owned(), |row| row.path.to_owned());
-    let paths: BTreeSet<String> = keys.iter().map(|(key, _)| own(key)).collect();
+    let path_of = |name: &str| keys::known(name).map_or(name.to_owned(), |row| row.path.to_owned());
+    let paths: BTreeSet<String> = keys.iter().map(|(key, _)| path_of(key)).collect();
     let shared: Vec<_> =
-        KEYS.iter().filter(|(key, _)| !paths.contains(&own(key))).copied().collect();
+        KEYS.iter().filter(|(key, _)| !paths.contains(&path_of(key))).copied().collect();
     let mut arms = [shared.clone(), shared];
     arms[1].push(("model.canon_set", "ABCD"));
     arms[usize::from(treated)].extend(keys);
@@ -279,13 +281,13 @@ fn written(keys: &[(&str, &str)], treated: bool) -> [Vec<Experiment>; 2] {
 fn stays_clean(keys: &[(&str, &str)], what: &str) {
     for treated in [false, true] {
         for set in written(keys, treated) {
-            let found = report(&set);
-            let loud = heavy(&found);
+            let report = audited(&set);
+            let loud = heavy(&report);
             // Every such pair has the finding that devices are only in a comment.
             let loud: Vec<_> =
                 loud.iter().filter(|l| !l.starts_with("budget-in-comment")).collect();
             assert!(loud.is_empty(), "{what}, treated {treated}: {loud:?}");
-            assert_eq!(found.clean.len(), 1, "{what}: {:?}", found.findings);
+            assert_eq!(report.clean.len(), 1, "{what}: {:?}", report.findings);
         }
     }
 }
@@ -355,12 +357,12 @@ fn a_command_of_the_launch_decides() {
         ("slurm.anything", "x", "unknown-key"),
     ] {
         for set in written(&[(key, value)], true) {
-            let found = report(&set);
-            let loud = heavy(&found);
+            let report = audited(&set);
+            let loud = heavy(&report);
             let loud: Vec<_> =
                 loud.iter().filter(|l| !l.starts_with("budget-in-comment")).collect();
             assert!(matches!(loud.as_slice(), [one] if one.starts_with(rule)), "{key}: {loud:?}");
-            assert!(found.clean.is_empty(), "{key}");
+            assert!(report.clean.is_empty(), "{key}");
         }
     }
 }
@@ -378,7 +380,7 @@ fn devices_of_a_launch_are_counted() {
     let canon = ("model.canon_set", "ABCD");
     let launched = |nodes, each| [("slurm.nodes", nodes), ("slurm.ngpu", each)];
     let pair = |a: &[(&str, &str)], b: &[(&str, &str)]| {
-        report(&[configuration("run", a), configuration("runcanon", b)])
+        audited(&[configuration("run", a), configuration("runcanon", b)])
     };
     let base = with(&launched("16", "8"));
     let mut same = with(&launched("32", "4"));
@@ -386,23 +388,23 @@ fn devices_of_a_launch_are_counted() {
     assert_eq!(pair(&base, &same).clean.len(), 1);
     let mut fewer = with(&launched("2", "8"));
     fewer.push(canon);
-    let found = pair(&base, &fewer);
+    let report = pair(&base, &fewer);
     assert!(
-        heavy(&found).iter().any(|l| l.starts_with("twin-budget platform.devices")),
-        "{found:?}"
+        heavy(&report).iter().any(|l| l.starts_with("twin-budget platform.devices")),
+        "{report:?}"
     );
     let mut lying = with(&launched("2", "8"));
     lying.push(("gpus_from_comment", "128"));
-    let found = report(&[configuration("run", &lying)]);
+    let report = audited(&[configuration("run", &lying)]);
     assert!(
-        heavy(&found).iter().any(|l| l.starts_with("devices-disagree platform.devices")),
-        "{found:?}"
+        heavy(&report).iter().any(|l| l.starts_with("devices-disagree platform.devices")),
+        "{report:?}"
     );
 }
 
 fn launched(name: &str, keys: &[(&'static str, &'static str)], comment: &str) -> Experiment {
     let mut all: Vec<_> = KEYS.iter().filter(|(k, _)| *k != "gpus_from_comment").copied().collect();
-    all.retain(|(key, _)| !keys.iter().any(|(own, _)| own == key));
+    all.retain(|(key, _)| !keys.iter().any(|(other, _)| other == key));
     all.extend(keys);
     if name == "runcanon" {
         all.push(("model.canon_set", "ABCD"));
@@ -422,21 +424,21 @@ fn half_a_launch_is_reported() {
         ("launcher.ngpu", "8", "4"),
     ] {
         let pair = |a, b| {
-            report(&[launched("run", &[(key, a)], ""), launched("runcanon", &[(key, b)], "")])
+            audited(&[launched("run", &[(key, a)], ""), launched("runcanon", &[(key, b)], "")])
         };
-        let rules = |found: &Report| -> Vec<String> {
-            found.findings.iter().map(|(_, f)| f.rule.clone()).collect()
+        let rules = |report: &AuditReport| -> Vec<String> {
+            report.findings.iter().map(|(_, f)| f.rule.clone()).collect()
         };
-        let found = pair(one, two);
-        assert!(rules(&found).contains(&"twin-budget".to_owned()), "{key}: {found:?}");
-        assert!(found.clean.is_empty() && found.fails(), "{key}");
+        let report = pair(one, two);
+        assert!(rules(&report).contains(&"twin-budget".to_owned()), "{key}: {report:?}");
+        assert!(report.clean.is_empty() && report.fails(), "{key}");
         assert!(rules(&pair(one, one)).contains(&"devices-unread".to_owned()), "{key}");
         assert!(!pair(one, one).fails(), "{key}");
         // If keys give the tokens of a step, devices only divide the work.
         let counted = |a| [(key, a), ("batch.tokens_per_step", "4194304")];
-        let found =
-            report(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
-        assert_eq!(found.clean.len(), 1, "{key}: {found:?}");
+        let report =
+            audited(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
+        assert_eq!(report.clean.len(), 1, "{key}: {report:?}");
     }
     let twice = Experiment::of_keys(
         "run",
@@ -444,10 +446,10 @@ fn half_a_launch_is_reported() {
         &lingua(),
         [(1, "nodes", "16"), (2, "slurm.nodes", "2")],
     );
-    let found = report(&[twice.unwrap()]);
-    let (_, disagree) = found.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
-    assert_eq!(disagree.places[0].says, "`nodes` is 16, `slurm.nodes` is 2");
-    assert!(found.fails());
+    let report = audited(&[twice.unwrap()]);
+    let (_, disagree) = report.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
+    assert_eq!(disagree.occurrences[0].observation, "`nodes` is 16, `slurm.nodes` is 2");
+    assert!(report.fails());
 }
 
 /// A default of a key that the mixer does not read, written in one arm.
@@ -467,14 +469,14 @@ fn a_default_for_another_mixer_is_not_a_difference() {
                 [&[of_family, (key, value)], &[of_family]],
             ] {
                 let [a, b] = arms;
-                let found =
-                    report(&[launched("run", a, "128 GPUs"), launched("runcanon", b, "128 GPUs")]);
-                let loud: Vec<_> = heavy(&found)
+                let report =
+                    audited(&[launched("run", a, "128 GPUs"), launched("runcanon", b, "128 GPUs")]);
+                let loud: Vec<_> = heavy(&report)
                     .into_iter()
                     .filter(|l| !l.starts_with("budget-in-comment"))
                     .collect();
                 assert!(loud.is_empty(), "{family} {key}: {loud:?}");
-                assert_eq!(found.clean.len(), 1, "{family} {key}");
+                assert_eq!(report.clean.len(), 1, "{family} {key}");
             }
         }
     }
@@ -495,20 +497,20 @@ fn a_default_is_not_a_difference_next_to_other_keys() {
             let mut with = base.to_vec();
             with.push((key, value));
             // Keys that every arm has are not changed.
-            if KEYS.iter().any(|(own, _)| own == key) {
+            if KEYS.iter().any(|(other, _)| other == key) {
                 continue;
             }
             for arms in [[base, &with[..]], [&with[..], base]] {
-                let found = report(&[
+                let report = audited(&[
                     launched("run", arms[0], "128 GPUs"),
                     launched("runcanon", arms[1], "128 GPUs"),
                 ]);
-                let loud: Vec<_> = heavy(&found)
+                let loud: Vec<_> = heavy(&report)
                     .into_iter()
                     .filter(|line| !line.starts_with("budget-in-comment"))
                     .collect();
                 assert!(loud.is_empty(), "{key} with {base:?}: {loud:?}");
-                assert_eq!(found.clean.len(), 1, "{key} with {base:?}");
+                assert_eq!(report.clean.len(), 1, "{key} with {base:?}");
             }
         }
     }
@@ -549,7 +551,7 @@ fn every_way_to_write_off_is_one_value() {
     }
     stays_clean(&[("model.sliding_window", "false")], "no window");
     let on = [("model.z_loss", "1e-5")];
-    assert!(written(&on, true).iter().all(|set| !heavy(&report(set)).is_empty()));
+    assert!(written(&on, true).iter().all(|set| !heavy(&audited(set)).is_empty()));
 }
 
 /// Naming two files asks for their differences, even if neither is treated.
@@ -557,20 +559,20 @@ fn every_way_to_write_off_is_one_value() {
 fn two_files_that_differ_in_one_key_are_a_pair_with_one_finding() {
     let one = configuration("a", &[("optim.lr", "3e-4"), ("model.dim", "512")]);
     let two = configuration("b", &[("optim.lr", "6e-4"), ("model.dim", "512")]);
-    let found = report(&[one.clone(), two.clone()]);
+    let report = audited(&[one.clone(), two.clone()]);
     // One difference is the comparison itself: a note. Two confound each other.
-    assert!(heavy(&found).is_empty() && found.pairs.len() == 1);
+    assert!(heavy(&report).is_empty() && report.pairs.len() == 1);
     let both = configuration("b", &[("optim.lr", "6e-4"), ("model.dim", "512"), ("steps", "9000")]);
-    let said: Vec<String> = heavy(&report(&[one.clone(), both])).into_iter().collect();
-    assert_eq!(said.len(), 2, "{said:?}");
+    let lines: Vec<String> = heavy(&audited(&[one.clone(), both])).into_iter().collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(
-        said.iter().any(|text| text.starts_with("twin-training optimizer.lr: 0.0003 | 0.0006"))
+        lines.iter().any(|text| text.starts_with("twin-training optimizer.lr: 0.0003 | 0.0006"))
     );
     // Equal files, or seeds of one experiment, are not a pair; with three files, the intended pair
     // is unknown.
     let seed =
         configuration("c", &[("optim.lr", "3e-4"), ("model.dim", "512"), ("model.seed", "7")]);
-    assert!(report(&[one.clone(), one.clone()]).pairs.is_empty());
-    assert!(report(&[one.clone(), seed.clone()]).pairs.is_empty());
-    assert!(report(&[one, two, seed]).pairs.is_empty());
+    assert!(audited(&[one.clone(), one.clone()]).pairs.is_empty());
+    assert!(audited(&[one.clone(), seed.clone()]).pairs.is_empty());
+    assert!(audited(&[one, two, seed]).pairs.is_empty());
 }

@@ -1,18 +1,18 @@
 //! Audits of locks: confounds put into every field, definitions and fills, and what comparisons declare.
 
 use audit::keys::{self, CANON};
-use audit::{Experiment as Audited, Findings, Report, Rules, audit, subjects};
+use audit::{AuditReport, Experiment as Audited, Findings, Rules, audit, subjects};
 use lab::experiment::Experiment;
 use lab::field::Class;
 use support::locks::{DEPO, SMALL, compiled_text, experiment_of, locked};
 use support::planted::{PAIR, Planted, bases_of, built, planted};
 
-fn report(set: &[Audited]) -> Report {
+fn audited(set: &[Audited]) -> AuditReport {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
-fn of_locks(arms: [&Experiment; 2]) -> Report {
-    report(&arms.map(|e| Audited::of_lock(&e.name, "lockfiles", e)))
+fn of_locks(arms: [&Experiment; 2]) -> AuditReport {
+    audited(&arms.map(|e| Audited::of_lock(&e.name, "lockfiles", e)))
 }
 
 #[test]
@@ -59,47 +59,49 @@ fn audits_of_locks_compare_manifests() {
     );
     let base = experiment_of(DEPO, &locked(&compiled_text(SMALL, "small")));
     let arm = experiment_of(DEPO, &locked(&compiled_text(&renamed, "smallcanon")));
-    let found = report(&[
+    let report = audited(&[
         Audited::of_lock("run", "lockfiles", &base),
         Audited::of_lock("runcanon", "lockfiles", &arm),
     ]);
-    assert!(found.fails() && found.clean.is_empty(), "{:?}", found.findings);
+    assert!(report.fails() && report.clean.is_empty(), "{:?}", report.findings);
 }
 
 /// Two definitions with one name are reported with both digests, and are a confound if the graphs differ.
 #[test]
 fn audits_of_locks_distinguish_definitions_with_one_name() {
-    let own = |h: &str| {
+    let archs_with = |h: &str| {
         format!(
             "block decoder(x; mixer, mlp) {{\n  {h}\n  h + mlp(slot C(rms_norm pre_mlp (h)))\n}}\n{SMALL}"
         )
     };
     let normed = "h = x + mixer(slot A(rms_norm pre_mixer (x)))";
-    let written = own(&format!("y = x\n  {}", normed.replace("(x)))", "(y)))")));
-    let moved =
-        own(&normed.replace("slot A(rms_norm pre_mixer (x))", "rms_norm pre_mixer (slot A(x))"));
+    let written = archs_with(&format!("y = x\n  {}", normed.replace("(x)))", "(y)))")));
+    let moved = archs_with(
+        &normed.replace("slot A(rms_norm pre_mixer (x))", "rms_norm pre_mixer (slot A(x))"),
+    );
     let lock = |archs: &str, arch: &str, name: &str| {
         let arch = locked(&compiled_text(archs, arch));
-        let made = experiment_of(DEPO, &arch);
-        Audited::of_lock(name, &format!("lockfiles/{name}.lock"), &made)
+        let experiment = experiment_of(DEPO, &arch);
+        Audited::of_lock(name, &format!("lockfiles/{name}.lock"), &experiment)
     };
     let base = lock(SMALL, "small", "run");
     let rules = |archs: &str| {
-        let found = report(&[base.clone(), lock(archs, "smallcanon", "runcanon")]);
-        let named = found.findings.iter().filter(|(_, f)| f.key == "definition decoder");
-        (named.map(|(_, f)| f.rule.clone()).collect::<Vec<_>>(), found.fails())
+        let report = audited(&[base.clone(), lock(archs, "smallcanon", "runcanon")]);
+        let named = report.findings.iter().filter(|(_, f)| f.key == "definition decoder");
+        (named.map(|(_, f)| f.rule.clone()).collect::<Vec<_>>(), report.fails())
     };
     assert_eq!(rules(SMALL), (vec![], false));
     assert_eq!(rules(&written), (vec!["definition".to_owned()], false));
     assert_eq!(rules(&moved), (vec!["twin-definition".to_owned()], true));
-    let other = own(&normed.replace("rms_norm pre_mixer (x)", "silu(rms_norm pre_mixer (x))"));
+    let other =
+        archs_with(&normed.replace("rms_norm pre_mixer (x)", "silu(rms_norm pre_mixer (x))"));
     assert_eq!(rules(&other), (vec!["twin-definition".to_owned()], true));
 }
 
 /// A fill is identified by its computation: an MLP called `canon` is not a Canon layer.
 #[test]
 fn audits_of_locks_tell_fills_by_their_graphs() {
-    let own = |body: &str| {
+    let archs_with = |body: &str| {
         format!(
             "mixer canon(x) {{\n  {body}\n}}\n{SMALL}\narch fake = small with {{ fill A with canon }}\n"
         )
@@ -108,13 +110,16 @@ fn audits_of_locks_tell_fills_by_their_graphs() {
         let arch = locked(&compiled_text(archs, arch));
         Audited::of_lock(name, "x.lock", &experiment_of(DEPO, &arch))
     };
-    let fake = own("linear down (silu(linear up (x, 16)), dim)");
+    let fake = archs_with("linear down (silu(linear up (x, 16)), dim)");
     let fill = lock(&fake, "fake", "runcanon");
     assert_eq!(fill.values[CANON].to_string(), "", "{:?}", fill.values);
-    let said = fill.values["arch.fill.A"].to_string();
-    assert!(said.starts_with("canon [mixer ") && said.contains("not the primitive"), "{said}");
-    let found = report(&[lock(SMALL, "smallcanon", "run"), fill]);
-    assert!(found.clean.is_empty(), "{:?}", found.findings);
+    let computation = fill.values["arch.fill.A"].to_string();
+    assert!(
+        computation.starts_with("canon [mixer ") && computation.contains("not the primitive"),
+        "{computation}"
+    );
+    let report = audited(&[lock(SMALL, "smallcanon", "run"), fill]);
+    assert!(report.clean.is_empty(), "{:?}", report.findings);
 }
 
 /// Names with another meaning than in canonc are reported, in one arm or in both.
@@ -128,39 +133,39 @@ fn audits_of_locks_tell_redefinitions() {
         let arch = locked(&compiled_text(archs, arch));
         Audited::of_lock(name, "x.lock", &experiment_of(DEPO, &arch))
     };
-    let found = report(&[lock(&text, "small", "run"), lock(&text, "smallcanon", "runcanon")]);
-    let line = found.findings.iter().find(|(_, f)| f.key == "definition decoder").unwrap();
+    let report = audited(&[lock(&text, "small", "run"), lock(&text, "smallcanon", "runcanon")]);
+    let line = report.findings.iter().find(|(_, f)| f.key == "definition decoder").unwrap();
     assert!(line.1.message.contains("both use block") && line.1.rule == "definition");
-    assert_eq!(found.clean.len(), 1);
+    assert_eq!(report.clean.len(), 1);
 }
 
 /// Experiments that are not a pair may use one name for different definitions, too.
 #[test]
 fn audits_of_sets_distinguish_definitions_with_one_name() {
-    let own = |body: &str| {
+    let archs_with = |body: &str| {
         format!(
             "mlp mine(x) {{\n  {body}\n}}\n{}",
             SMALL.replace("mlp swiglu { hidden 16 }", "mlp mine")
         )
     };
     let lock = |body: &str, name: &str| {
-        let arch = locked(&compiled_text(&own(body), "small"));
-        let made = experiment_of(DEPO, &arch);
-        Audited::of_lock(name, &format!("lockfiles/{name}.lock"), &made)
+        let arch = locked(&compiled_text(&archs_with(body), "small"));
+        let experiment = experiment_of(DEPO, &arch);
+        Audited::of_lock(name, &format!("lockfiles/{name}.lock"), &experiment)
     };
-    assert!(own("").contains("mlp mine"), "{SMALL}");
+    assert!(archs_with("").contains("mlp mine"), "{SMALL}");
     let [one, other] =
         ["linear down (silu(linear up (x, 16)), dim)", "linear down (linear up (x, 16), dim)"];
-    let said = |set: &[Audited]| -> Vec<usize> {
-        let found = report(set);
-        let named = found
+    let definition_places = |set: &[Audited]| -> Vec<usize> {
+        let report = audited(set);
+        let named = report
             .findings
             .iter()
             .filter(|(_, f)| f.key == "definition mine" && f.rule == "definition");
-        named.map(|(_, f)| f.places.len()).collect()
+        named.map(|(_, f)| f.occurrences.len()).collect()
     };
-    assert_eq!(said(&[lock(one, "a"), lock(other, "b"), lock(one, "c")]), [3]);
-    assert!(said(&[lock(one, "a"), lock(one, "b"), lock(one, "c")]).is_empty());
+    assert_eq!(definition_places(&[lock(one, "a"), lock(other, "b"), lock(one, "c")]), [3]);
+    assert!(definition_places(&[lock(one, "a"), lock(one, "b"), lock(one, "c")]).is_empty());
 }
 
 /// A key that only another trainer reads has no effect if the comparison declares that canonc runs both arms.
@@ -170,12 +175,13 @@ fn audits_of_comparisons_know_the_trainer() {
         if def.class != Class::Carried {
             continue;
         }
-        let made = built(&format!("trainer = \"canonc\"\n{PAIR}"), [&base, &both[1]]).unwrap();
-        let arms = Audited::of_comparison("x.lock", &made);
-        let found = report(&arms);
-        assert!(!found.fails() && found.clean.len() == 1, "{}: {:?}", def.path, found.findings);
-        assert!(found.findings.iter().any(|(_, f)| f.key == def.path), "{}", def.path);
+        let comparison =
+            built(&format!("trainer = \"canonc\"\n{PAIR}"), [&base, &both[1]]).unwrap();
+        let arms = Audited::of_comparison("x.lock", &comparison);
+        let report = audited(&arms);
+        assert!(!report.fails() && report.clean.len() == 1, "{}: {:?}", def.path, report.findings);
+        assert!(report.findings.iter().any(|(_, f)| f.key == def.path), "{}", def.path);
         let other = arms.into_iter().map(|arm| Audited { canonc_runs: None, ..arm });
-        assert!(report(&other.collect::<Vec<_>>()).fails(), "{}", def.path);
+        assert!(audited(&other.collect::<Vec<_>>()).fails(), "{}", def.path);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use audit::curves::Curves;
 use audit::keys::{self, CANON};
-use audit::{Experiment, Report, Value};
+use audit::{AuditReport, Experiment, KeyValue};
 use lab::field::{Absent, Class, FieldDef, Origin, Topic};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -27,18 +27,18 @@ static BASE: LazyLock<Base> = LazyLock::new(|| {
     Base { experiments, losses, clean, lines }
 });
 
-fn at(set: &mut [Experiment], name: &str) -> usize {
+fn index_of(set: &mut [Experiment], name: &str) -> usize {
     set.iter().position(|e| e.name == name).unwrap()
 }
 
 /// Another value of the same kind.
-fn other(value: Option<&Value>) -> Value {
+fn changed_value(value: Option<&KeyValue>) -> KeyValue {
     match value {
-        Some(Value::Number(n)) if n.num > 0 => Value::Number(n.mul(three_halves()).unwrap()),
-        Some(Value::Number(_)) => Value::int(7),
-        Some(Value::Bool(b)) => Value::Bool(!b),
-        Some(Value::Text(text)) => Value::text(format!("{text}-other")),
-        Some(Value::List(_)) | None => Value::text("other"),
+        Some(KeyValue::Number(n)) if n.num > 0 => KeyValue::Number(n.mul(three_halves()).unwrap()),
+        Some(KeyValue::Number(_)) => KeyValue::int(7),
+        Some(KeyValue::Bool(b)) => KeyValue::Bool(!b),
+        Some(KeyValue::Text(text)) => KeyValue::text(format!("{text}-other")),
+        Some(KeyValue::List(_)) | None => KeyValue::text("other"),
     }
 }
 
@@ -47,7 +47,7 @@ fn three_halves() -> compiler::number::Ratio {
 }
 
 /// Whether a rule has a new finding that names one of these.
-fn names(report: &Report, rule: &str, wanted: &[&str]) -> bool {
+fn names(report: &AuditReport, rule: &str, wanted: &[&str]) -> bool {
     let base = &BASE.lines;
     let new = lines(report, true);
     new.difference(base).any(|line| {
@@ -102,7 +102,7 @@ fn decides(row: &FieldDef) -> bool {
     row.reaches_result() || row.class == Class::Measured
 }
 
-fn audit(set: &[Experiment]) -> Report {
+fn audit(set: &[Experiment]) -> AuditReport {
     report(set, &Curves::default())
 }
 
@@ -120,9 +120,9 @@ fn every_deciding_key_is_found_in_a_clean_pair() {
         for side in [0, 1] {
             let (a, b) = &BASE.clean[(2 * round + side) % BASE.clean.len()];
             let mut set = BASE.experiments.clone();
-            let who = at(&mut set, if side == 0 { a } else { b });
-            let value = other(set[who].values.get(path));
-            set[who].values.insert(path.clone(), value);
+            let index = index_of(&mut set, if side == 0 { a } else { b });
+            let value = changed_value(set[index].values.get(path));
+            set[index].values.insert(path.clone(), value);
             let report = audit(&set);
             assert!(names(&report, rule, &[a, b]), "{path} in {a} | {b}, side {side}");
             assert!(!report.clean.contains(&(a.clone(), b.clone())), "{path} in {a}");
@@ -135,9 +135,9 @@ fn every_deciding_key_is_found_in_a_clean_pair() {
 #[test]
 fn every_fill_setting_of_every_slot_is_found() {
     let usual = |setting: &str| match setting {
-        "kernel" => Value::int(4),
-        "residual" => Value::Bool(true),
-        _ => Value::text("none"),
+        "kernel" => KeyValue::int(4),
+        "residual" => KeyValue::Bool(true),
+        _ => KeyValue::text("none"),
     };
     let settings = ["kernel", "residual", "activation"];
     let slots = ["A", "B", "C", "D"];
@@ -145,7 +145,7 @@ fn every_fill_setting_of_every_slot_is_found() {
         || settings.iter().flat_map(|s| slots.map(|slot| (*s, format!("{CANON}.{s}.{slot}"))));
     let mut filled = BASE.experiments.clone();
     for experiment in &mut filled {
-        let slots = experiment.values.get(CANON).map_or_else(String::new, Value::to_string);
+        let slots = experiment.values.get(CANON).map_or_else(String::new, KeyValue::to_string);
         for (setting, key) in keys().filter(|(_, key)| slots.contains(&key[key.len() - 1..])) {
             experiment.values.insert(key, usual(setting));
         }
@@ -156,13 +156,13 @@ fn every_fill_setting_of_every_slot_is_found() {
     for (a, b) in &BASE.clean {
         for (setting, key) in keys() {
             let mut set = filled.clone();
-            let who = at(&mut set, b);
-            let Some(value) = set[who].values.get(&key).cloned() else { continue };
-            for changed in [Some(other(Some(&value))), None] {
-                let mutant = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
+            let index = index_of(&mut set, b);
+            let Some(value) = set[index].values.get(&key).cloned() else { continue };
+            for changed in [Some(changed_value(Some(&value))), None] {
+                let mutant = changed.as_ref().map_or("absent".to_owned(), KeyValue::to_string);
                 match changed {
-                    Some(changed) => set[who].values.insert(key.clone(), changed),
-                    None => set[who].values.remove(&key),
+                    Some(changed) => set[index].values.insert(key.clone(), changed),
+                    None => set[index].values.remove(&key),
                 };
                 let new = lines(&audit(&set), true);
                 let new: Vec<_> = new.difference(&BASE.lines).collect();
@@ -178,8 +178,8 @@ fn every_fill_setting_of_every_slot_is_found() {
 }
 
 fn renamed(set: &mut [Experiment], from: &str, to: &str) {
-    let who = at(set, from);
-    set[who].name = to.to_owned();
+    let index = index_of(set, from);
+    set[index].name = to.to_owned();
 }
 
 proptest! {
@@ -209,19 +209,19 @@ proptest! {
         let (a, b) = pick.get(&BASE.clean);
         let name = if treated { b } else { a };
         let mut set = BASE.experiments.clone();
-        let who = at(&mut set, name);
+        let index = index_of(&mut set, name);
         let wanted = match kind {
             0 => {
                 let path = "reported.tokens".to_owned();
-                let value = other(set[who].values.get(&path));
-                set[who].values.insert(path, value);
+                let value = changed_value(set[index].values.get(&path));
+                set[index].values.insert(path, value);
                 vec![("reported", name.clone())]
             }
             1 => {
                 // The same file, launched on other devices under another name.
-                let mut copy = set[who].clone();
+                let mut copy = set[index].clone();
                 copy.name = name.replace("-1T-", "-1.5T-");
-                let devices = other(copy.values.get("platform.devices"));
+                let devices = changed_value(copy.values.get("platform.devices"));
                 copy.values.insert("platform.devices".to_owned(), devices);
                 let copied = copy.name.clone();
                 set.push(copy);
@@ -230,18 +230,18 @@ proptest! {
             2 => {
                 // Both twins change alike, so no pairwise difference shows it.
                 for name in [a, b] {
-                    let who = at(&mut set, name);
-                    let steps = other(set[who].values.get("budget.steps"));
-                    set[who].values.insert("budget.steps".to_owned(), steps);
+                    let index = index_of(&mut set, name);
+                    let steps = changed_value(set[index].values.get("budget.steps"));
+                    set[index].values.insert("budget.steps".to_owned(), steps);
                 }
                 vec![("name-tokens", a.clone()), ("name-tokens", b.clone())]
             }
             _ => {
                 for name in [a, b] {
-                    let who = at(&mut set, name);
+                    let index = index_of(&mut set, name);
                     let path = "optimizer.weight_decay".to_owned();
-                    let value = other(set[who].values.get(&path));
-                    set[who].values.insert(path, value);
+                    let value = changed_value(set[index].values.get(&path));
+                    set[index].values.insert(path, value);
                 }
                 vec![("lr-wd-steps", a.clone()), ("lr-wd-steps", b.clone())]
             }
@@ -260,9 +260,9 @@ proptest! {
         let mut set = BASE.experiments.clone();
         let path = if warmup { "schedule.warmup" } else { "optimizer.clip" };
         for name in [a, b] {
-            let who = at(&mut set, name);
-            let value = other(set[who].values.get(path));
-            set[who].values.insert(path.to_owned(), value);
+            let index = index_of(&mut set, name);
+            let value = changed_value(set[index].values.get(path));
+            set[index].values.insert(path.to_owned(), value);
         }
         let report = audit(&set);
         let rule = if warmup { "warmup-share" } else { "siblings" };
@@ -282,8 +282,8 @@ proptest! {
             prop_assert!(names(&report, "missing-twin", &[left]), "{left}");
             prop_assert_eq!(report.pairs.len(), 31);
         } else {
-            let who = at(&mut set, b);
-            set[who].values.insert(CANON.to_owned(), Value::text("AC"));
+            let index = index_of(&mut set, b);
+            set[index].values.insert(CANON.to_owned(), KeyValue::text("AC"));
             prop_assert!(names(&audit(&set), "treatment-uniform", &[b]), "{b}");
         }
     }
@@ -295,9 +295,9 @@ proptest! {
         let row = which.get::<&FieldDef>(&keys[..]);
         let key = key_of(row);
         let mut set = BASE.experiments.clone();
-        let who = at(&mut set, if treated { b } else { a });
-        let value = other(set[who].values.get(&key));
-        set[who].values.insert(key.clone(), value);
+        let index = index_of(&mut set, if treated { b } else { a });
+        let value = changed_value(set[index].values.get(&key));
+        set[index].values.insert(key.clone(), value);
         prop_assert!(names(&audit(&set), twin_rule(row), &[a, b]), "{key} {a}");
     }
 
@@ -366,11 +366,11 @@ proptest! {
         // The table's cadences would no longer follow from its keys, and columns that only one twin
         // has would be another difference.
         for twin in [a, b] {
-            let twin = at(&mut base, twin);
+            let twin = index_of(&mut base, twin);
             base[twin].values.retain(|path, _| !path.starts_with("reported."));
         }
         let mut set = base.clone();
-        let who = at(&mut set, name);
+        let index = index_of(&mut set, name);
         let idle = rows(|row| {
             // Derived columns repeat keys: another number in one is a difference of those.
             let repeats = row.origin == Origin::Derived || row.path == "data.tokens";
@@ -379,23 +379,23 @@ proptest! {
                 && !repeats
         });
         let key = key_of(which.get::<&FieldDef>(&idle[..]));
-        let value = other(set[who].values.get(&key));
-        set[who].values.insert(key.clone(), value);
+        let value = changed_value(set[index].values.get(&key));
+        set[index].values.insert(key.clone(), value);
         // Write a default out, and reorder the rows.
         for key in keys::rows() {
             let absent = match key.absent {
-                Absent::Is(text) => Value::parse(text),
+                Absent::Is(text) => KeyValue::parse(text),
                 Absent::As(_) | Absent::Default(_) | Absent::Unknown => None,
             };
             if let Some(value) = absent.filter(|_| !key.path.starts_with("arch.mixer.rope")) {
-                set[who].values.entry(key.path.to_owned()).or_insert(value);
+                set[index].values.entry(key.path.to_owned()).or_insert(value);
             }
         }
         let turn = order as usize % set.len();
         set.rotate_left(turn);
         let (before, after) = (audit(&base), audit(&set));
         // Another trainer's scores give a warning, not a confound.
-        let confounds = |report: &Report| -> BTreeSet<String> {
+        let confounds = |report: &AuditReport| -> BTreeSet<String> {
             let all = lines(report, false).into_iter();
             all.filter(|line| !line.starts_with("twin-evaluation ")).collect()
         };

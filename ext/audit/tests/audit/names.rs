@@ -1,21 +1,21 @@
 //! Every word of a name is checked against the experiment.
 
-use audit::{Findings, Report, Rules, audit, subjects, table};
+use audit::{AuditReport, Findings, Rules, audit, subjects, table};
 
-fn report(text: &str) -> Report {
+fn audited(text: &str) -> AuditReport {
     audit(&subjects(&table("t.tsv", text).unwrap()), &Rules::default(), Findings::default())
 }
 
 /// Findings of rules about names.
-fn said(text: &str) -> Vec<(String, String)> {
-    let report = report(text);
+fn name_findings(text: &str) -> Vec<(String, String)> {
+    let report = audited(text);
     let findings = report.findings.iter().map(|(_, finding)| finding);
     let of_names = findings.filter(|finding| finding.rule.starts_with("name-"));
     of_names.map(|finding| (finding.rule.clone(), finding.message.clone())).collect()
 }
 
 #[test]
-fn a_name_and_its_slots() {
+fn a_name_agrees_with_the_filled_slots() {
     for (name, slots, want) in [
         ("LlamaCanon-1B", "", "the name says Canon, but no slot is filled"),
         ("llama_canon", "", "the name says Canon, but no slot is filled"),
@@ -30,8 +30,8 @@ fn a_name_and_its_slots() {
         ("llama_-canon", "ABCD", "the name says no Canon"),
         ("LlamaCanonAC", "ABCD", "the name says Canon at AC, but slots ABCD are filled"),
     ] {
-        let found = said(&format!("name\tarch.canon\nother\tnone\n{name}\t{slots}\n"));
-        let [(rule, message)] = &found[..] else { panic!("{name} {slots}: {found:?}") };
+        let findings = name_findings(&format!("name\tarch.canon\nother\tnone\n{name}\t{slots}\n"));
+        let [(rule, message)] = &findings[..] else { panic!("{name} {slots}: {findings:?}") };
         assert!(rule == "name-canon" && message.contains(want), "{name}: {message}");
     }
     for (name, slots) in [
@@ -71,13 +71,13 @@ fn a_name_and_its_slots() {
         ("canonless", ""),
         ("sans-canon", ""),
     ] {
-        let found = said(&format!("name\tarch.canon\nother\tnone\n{name}\t{slots}\n"));
-        assert!(found.is_empty(), "{name} {slots}: {found:?}");
+        let findings = name_findings(&format!("name\tarch.canon\nother\tnone\n{name}\t{slots}\n"));
+        assert!(findings.is_empty(), "{name} {slots}: {findings:?}");
     }
 }
 
 #[test]
-fn a_name_and_its_numbers() {
+fn a_name_agrees_with_the_numbers_of_its_keys() {
     let head = "name\toptimizer.lr\toptimizer.weight_decay\tbudget.steps\tschedule.warmup\n";
     for name in [
         "a-lr0.002-wd0.1",
@@ -93,8 +93,8 @@ fn a_name_and_its_numbers() {
         "a-lr0002",
         "a-weight_decay0.1-warmup10",
     ] {
-        let found = said(&format!("{head}{name}\t0.002\t0.1\t240000\t10\n"));
-        assert!(found.is_empty(), "{name}: {found:?}");
+        let findings = name_findings(&format!("{head}{name}\t0.002\t0.1\t240000\t10\n"));
+        assert!(findings.is_empty(), "{name}: {findings:?}");
     }
     for (name, want) in [
         ("a-lr0.003", "the name says lr0.003, but optimizer.lr is 0.002"),
@@ -104,8 +104,8 @@ fn a_name_and_its_numbers() {
         ("a-steps240", "the name says steps240, but budget.steps is 240000"),
         ("a-warmup20", "the name says warmup20, but schedule.warmup is 10"),
     ] {
-        let found = said(&format!("{head}{name}\t0.002\t0.1\t240000\t10\n"));
-        assert_eq!(found, [("name-value".to_owned(), want.to_owned())], "{name}");
+        let findings = name_findings(&format!("{head}{name}\t0.002\t0.1\t240000\t10\n"));
+        assert_eq!(findings, [("name-value".to_owned(), want.to_owned())], "{name}");
     }
 }
 
@@ -114,7 +114,7 @@ fn a_name_and_its_numbers() {
 #[test]
 fn one_change_is_a_note_unless_a_name_claims_the_treatment() {
     let fails = |base: &str, other: &str| {
-        let report = report(&format!("name\toptimizer.lr\n{base}\t0.1\n{other}\t0.2\n"));
+        let report = audited(&format!("name\toptimizer.lr\n{base}\t0.1\n{other}\t0.2\n"));
         assert_eq!(report.pairs.len(), 1, "{base} {other}");
         report.fails()
     };

@@ -36,7 +36,7 @@ fn clean_pairs_are_those_without_a_known_confound() {
     audited_clean.sort();
     assert_eq!(audited_clean, clean);
     for rule in ["twin-training", "twin-data", "twin-budget", "twin-numerics", "twin-kernel"] {
-        for occurrence in of_rule(&report, rule).iter().flat_map(|finding| &finding.places) {
+        for occurrence in of_rule(&report, rule).iter().flat_map(|finding| &finding.occurrences) {
             let canon = occurrence.against.clone().unwrap();
             assert!(dirty.contains(&canon), "{rule}: {canon}");
         }
@@ -50,7 +50,7 @@ fn known_confounds_are_found_and_nothing_else_fails() {
         .findings
         .iter()
         .filter(|(own, _)| own.severity.fails())
-        .map(|(_, f)| (f.rule.clone(), f.key.clone(), f.places.len()))
+        .map(|(_, f)| (f.rule.clone(), f.key.clone(), f.occurrences.len()))
         .collect();
     let want = [
         ("budget-ambiguous", "budget.tokens", 2),
@@ -81,7 +81,7 @@ fn without_curves_known_problems_are_found_and_nothing_else_fails() {
     assert_eq!((report.pairs.len(), report.clean.len()), (32, 18));
     let failing = report.findings.iter().filter(|(own, _)| own.severity.fails());
     let failing: Vec<(&str, &str, usize)> =
-        failing.map(|(_, f)| (f.rule.as_str(), f.key.as_str(), f.places.len())).collect();
+        failing.map(|(_, f)| (f.rule.as_str(), f.key.as_str(), f.occurrences.len())).collect();
     let want = [
         ("budget-ambiguous", "budget.tokens", 2),
         ("twin-training", "arch.mixer.rope.share", 8),

@@ -1,8 +1,8 @@
 //! Results, records and equal columns are no findings; a difference in anything else is.
 
-use audit::{Findings, Names, Report, Rules, audit, subjects, table, table_in};
+use audit::{AuditReport, Findings, Names, Rules, audit, subjects, table, table_in};
 
-fn report(text: &str) -> Report {
+fn audited(text: &str) -> AuditReport {
     audit(&subjects(&table("t.csv", text).unwrap()), &Rules::default(), Findings::default())
 }
 
@@ -18,15 +18,15 @@ fn column(name: &str, cells: [&str; 2]) -> String {
 fn a_column_that_is_equal_in_both_arms_is_no_finding() {
     for name in ["my.flag", "whatever", "optim.lrr", "loss_weight", "gpu_type", "status"] {
         for cells in [["x", "x"], ["1", "1.0"], ["", ""]] {
-            let found = report(&column(name, cells));
-            assert!(found.findings.is_empty() && found.clean.len() == 1, "{name} {cells:?}");
+            let report = audited(&column(name, cells));
+            assert!(report.findings.is_empty() && report.clean.len() == 1, "{name} {cells:?}");
         }
-        let found = report(&column(name, ["x", "y"]));
+        let report = audited(&column(name, ["x", "y"]));
         if name == "status" {
-            assert_eq!(found.results, [name]);
+            assert_eq!(report.results, [name]);
             continue;
         }
-        assert!(found.fails() && found.clean.is_empty(), "{name}");
+        assert!(report.fails() && report.clean.is_empty(), "{name}");
     }
 }
 
@@ -60,17 +60,17 @@ fn results_and_records_are_listed_and_not_compared() {
         ("comment", ["x", ""]),
         ("out_dir", ["/a", "/b"]),
     ] {
-        let found = report(&column(name, cells));
+        let report = audited(&column(name, cells));
         assert!(
-            found.findings.is_empty() && found.clean.len() == 1,
+            report.findings.is_empty() && report.clean.len() == 1,
             "{name}: {:?}",
-            found.findings
+            report.findings
         );
-        assert_eq!(found.results, [name]);
+        assert_eq!(report.results, [name]);
     }
     // The number of parameters follows from the treatment, if it hardly changes.
-    assert_eq!(report(&column("n_params", ["124000000", "124500000"])).clean.len(), 1);
-    assert!(report(&column("n_params", ["124000000", "350000000"])).clean.is_empty());
+    assert_eq!(audited(&column("n_params", ["124000000", "124500000"])).clean.len(), 1);
+    assert!(audited(&column("n_params", ["124000000", "350000000"])).clean.is_empty());
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn settings_named_like_results_are_compared() {
         ("data_url", ["s3://a", "s3://b"]),
         ("commit", ["abc", "def"]),
     ] {
-        let found = report(&column(name, cells));
-        assert!(found.fails() && found.clean.is_empty(), "{name}: {:?}", found.findings);
+        let report = audited(&column(name, cells));
+        assert!(report.fails() && report.clean.is_empty(), "{name}: {:?}", report.findings);
     }
 }
 
@@ -102,8 +102,8 @@ fn a_wandb_export_is_read_as_it_is() {
     let read = table_in("export.csv", text, &Names::default()).unwrap();
     assert_eq!(read[0].vocabulary.name, "transformers");
     assert_eq!((read[0].name.as_str(), read[1].source.as_str()), ("gpt", "export.csv:4"));
-    let found = audit(&subjects(&read), &Rules::default(), Findings::default());
-    assert!(found.findings.is_empty() && found.clean.len() == 1, "{:?}", found.findings);
+    let report = audit(&subjects(&read), &Rules::default(), Findings::default());
+    assert!(report.findings.is_empty() && report.clean.len() == 1, "{:?}", report.findings);
     let results = [
         "Created",
         "Notes",
@@ -115,7 +115,7 @@ fn a_wandb_export_is_read_as_it_is() {
         "eval/loss",
         "train/loss",
     ];
-    assert_eq!(found.results, results);
+    assert_eq!(report.results, results);
     let other = text.replace("0.0003\",\"8\",\"1\",\"ABCD", "0.001\",\"8\",\"1\",\"ABCD");
     let read = table_in("export.csv", &other, &Names::default()).unwrap();
     assert!(audit(&subjects(&read), &Rules::default(), Findings::default()).fails());

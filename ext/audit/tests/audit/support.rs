@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use audit::curves::{self, Curves};
-use audit::{Experiment, Finding, Findings, Report, Rules, audit, subjects, table};
+use audit::{AuditReport, Experiment, Finding, Findings, Rules, audit, subjects, table};
 use flate2::read::GzDecoder;
 
 fn file(name: &str) -> PathBuf {
@@ -35,7 +35,7 @@ pub(super) fn rows(name: &str) -> Vec<std::collections::BTreeMap<String, String>
     lines.map(row).collect()
 }
 
-pub(super) fn report(experiments: &[Experiment], losses: &Curves) -> Report {
+pub(super) fn report(experiments: &[Experiment], losses: &Curves) -> AuditReport {
     let subjects = subjects(experiments);
     let mut findings = Findings::default();
     curves::findings(losses, &subjects, &mut findings);
@@ -43,21 +43,23 @@ pub(super) fn report(experiments: &[Experiment], losses: &Curves) -> Report {
 }
 
 /// Findings of a rule, in the order of the report.
-pub(super) fn of_rule<'a>(report: &'a Report, rule: &str) -> Vec<&'a Finding> {
+pub(super) fn of_rule<'a>(report: &'a AuditReport, rule: &str) -> Vec<&'a Finding> {
     report.findings.iter().map(|(_, f)| f).filter(|f| f.rule == rule).collect()
 }
 
 /// All findings of a report at or above some severity, one line each.
-pub(super) fn lines(report: &Report, notes: bool) -> std::collections::BTreeSet<String> {
-    let weighed =
-        report.findings.iter().filter(|(own, _)| notes || own.severity > audit::Severity::Note);
+pub(super) fn lines(report: &AuditReport, notes: bool) -> std::collections::BTreeSet<String> {
+    let weighed = report
+        .findings
+        .iter()
+        .filter(|(details, _)| notes || details.severity > audit::Severity::Note);
     weighed
         .flat_map(|(_, f)| {
-            f.places.iter().map(move |occurrence| {
+            f.occurrences.iter().map(move |occurrence| {
                 let against = occurrence.against.as_deref().unwrap_or("");
                 format!(
                     "{} {} {} {against}: {} {}",
-                    f.rule, f.key, occurrence.experiment, f.message, occurrence.says
+                    f.rule, f.key, occurrence.experiment, f.message, occurrence.observation
                 )
             })
         })

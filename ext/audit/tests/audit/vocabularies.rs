@@ -2,7 +2,7 @@
 
 use audit::vocabularies::Vocabulary;
 use audit::{
-    Experiment, Findings, Names, Report, Rules, audit, markdown, records, subjects, table_in,
+    AuditReport, Experiment, Findings, Names, Rules, audit, markdown, records, subjects, table_in,
 };
 
 /// A trainer's configuration, with differences that change a result and differences that do not.
@@ -376,7 +376,7 @@ fn as_records(arms: [&Keys; 2]) -> Vec<Experiment> {
         .unwrap()
 }
 
-fn report(set: &[Experiment]) -> Report {
+fn audited(set: &[Experiment]) -> AuditReport {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
@@ -407,7 +407,7 @@ fn named(set: Vec<Experiment>, vocabulary: &str) -> Vec<Experiment> {
 }
 
 #[test]
-fn every_vocabulary_has_ten_of_each() {
+fn every_vocabulary_has_ten_planted_differences_of_each_kind() {
     for planted in PLANTED {
         let counts = (planted.confounds.len(), planted.harmless.len());
         assert!(counts.0 >= 10 && counts.1 >= 10, "{}", planted.vocabulary);
@@ -419,23 +419,23 @@ fn planted_confounds_are_found_and_harmless_differences_are_not() {
     for Planted { vocabulary, base, confounds, harmless } in PLANTED {
         let base = keys(base);
         for (format, set) in sets(&base, &base) {
-            let found = report(&named(set, vocabulary));
-            assert!(found.findings.is_empty(), "{vocabulary} {format}: {:?}", found.findings);
-            assert_eq!((found.pairs.len(), found.clean.len()), (1, 1), "{vocabulary} {format}");
-            assert!(found.unknown.is_empty(), "{vocabulary} {format}: {:?}", found.unknown);
+            let report = audited(&named(set, vocabulary));
+            assert!(report.findings.is_empty(), "{vocabulary} {format}: {:?}", report.findings);
+            assert_eq!((report.pairs.len(), report.clean.len()), (1, 1), "{vocabulary} {format}");
+            assert!(report.unknown.is_empty(), "{vocabulary} {format}: {:?}", report.unknown);
         }
         for (key, value) in *confounds {
             for (format, set) in sets(&base, &with(&base, key, value)) {
-                let found = report(&named(set, vocabulary));
-                assert!(found.fails() && found.clean.is_empty(), "{vocabulary} {format}: {key}");
+                let report = audited(&named(set, vocabulary));
+                assert!(report.fails() && report.clean.is_empty(), "{vocabulary} {format}: {key}");
             }
         }
         for (key, value) in *harmless {
             for (format, set) in sets(&base, &with(&base, key, value)) {
-                let found = report(&named(set, vocabulary));
-                let shown = &found.findings;
-                assert!(!found.fails(), "{vocabulary} {format}: {key}: {shown:?}");
-                assert_eq!(found.clean.len(), 1, "{vocabulary} {format}: {key}: {shown:?}");
+                let report = audited(&named(set, vocabulary));
+                let shown = &report.findings;
+                assert!(!report.fails(), "{vocabulary} {format}: {key}: {shown:?}");
+                assert_eq!(report.clean.len(), 1, "{vocabulary} {format}: {key}: {shown:?}");
             }
         }
     }
@@ -462,7 +462,7 @@ fn nothing_is_invented_about_files_of_public_projects() {
             }
             let name = subject.written_as.get(path).unwrap_or(path);
             let (_, cell) = base.iter().find(|(key, _)| key == name).unwrap();
-            let same = audit::Value::parse(cell).is_some_and(|value| value == fact.value);
+            let same = audit::KeyValue::parse(cell).is_some_and(|value| value == fact.value);
             assert!(same, "{vocabulary}: {path} is {}, not {cell}", fact.value);
         }
     }
@@ -487,7 +487,7 @@ fn a_model_of_a_hydra_file_keeps_its_size() {
         assert_eq!(subject.size, "?");
         assert!(subject.facts.values().all(|fact| fact.written), "{:?}", subject.facts);
     }
-    let report = report(&set);
+    let report = audited(&set);
     assert!(!format!("{:?}", report.findings).contains("512"));
 }
 
@@ -495,7 +495,7 @@ fn a_model_of_a_hydra_file_keeps_its_size() {
 fn a_vocabulary_can_be_named() {
     let keys = [(1, "learning_rate", "1e-3"), (2, "logging_steps", "5")];
     for (name, ours) in [("transformers", true), ("generic", false)] {
-        let names = Names::of(Vocabulary::named(name).unwrap());
+        let names = Names::of_vocabulary(Vocabulary::named(name).unwrap());
         let read = Experiment::of_keys("run", "x", &names, keys).unwrap();
         assert_eq!(read.values.contains_key("optimizer.lr"), ours, "{name}");
         assert_eq!(read.unknown.is_empty(), ours, "{name}");
@@ -511,9 +511,9 @@ fn a_rules_file_says_what_a_key_is() {
     let text = "name,canon_set,train.lr,train.x\na,,0.1,1\na_canon,ABCD,0.2,2\n";
     let mut set = table_in("t.csv", text, &names).unwrap();
     set.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
-    let found = audit(&subjects(&set), &rules, Findings::default());
+    let report = audit(&subjects(&set), &rules, Findings::default());
     let keys: Vec<(&str, &str)> =
-        found.findings.iter().map(|(_, f)| (f.rule.as_str(), f.key.as_str())).collect();
+        report.findings.iter().map(|(_, f)| (f.rule.as_str(), f.key.as_str())).collect();
     assert_eq!(keys, [("twin-training", "optimizer.lr"), ("twin-cosmetic", "train.x")]);
     for (text, says) in [
         ("[keys]\n\"train.lr\" = \"optimizer.lrr\"\n", "did you mean `optimizer.lr`?"),

@@ -12,16 +12,16 @@ pub(super) const SHAPES: [[i64; 3]; 2] = [[4, 1024, 768], [8, 512, 256]];
 const TAPS: i64 = 4;
 const OPTIONS: Options = Options { residual: true, activation: Activation::Identity };
 
-pub(super) struct Case {
+pub(super) struct CanonCase {
     x: Tensor,
     dy: Tensor,
     weight: Tensor,
 }
 
-impl Case {
-    pub(super) fn new([batch, time, channels]: [i64; 3]) -> Result<Case> {
+impl CanonCase {
+    pub(super) fn new([batch, time, channels]: [i64; 3]) -> Result<CanonCase> {
         let cpu = (Kind::Float, Device::Cpu);
-        Ok(Case {
+        Ok(CanonCase {
             x: Tensor::f_randn([batch, time, channels], cpu)?,
             dy: Tensor::f_randn([batch, time, channels], cpu)?,
             weight: Tensor::f_randn([channels, TAPS], cpu)?,
@@ -50,7 +50,7 @@ impl Case {
     }
 
     fn ours(&self) -> Result<Vec<Tensor>> {
-        let Case { x, dy, weight } = self;
+        let CanonCase { x, dy, weight } = self;
         let operands = ConvOperands { inputs: &[x], weight, bias: None, state: None };
         let mut results = canon::forward(self.path(), operands, OPTIONS)?;
         let gradients = canon::backward(self.path(), &[dy], operands, OPTIONS)?;

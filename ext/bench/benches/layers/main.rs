@@ -35,11 +35,11 @@ impl<'a> Form<'a> {
 
 fn main() -> Result<()> {
     for shape in canon::SHAPES {
-        let case = canon::Case::new(shape)?;
+        let case = canon::CanonCase::new(shape)?;
         race(&format!("Canon layer {:?}", shape), case.path(), &case.forms(), Some(&case.loss()))?;
     }
     for family in scan::FAMILIES {
-        let case = scan::Case::new(family, 2048)?;
+        let case = scan::ScanCase::new(family, 2048)?;
         race(&format!("{} [2, 2048, 8 heads]", family.name()), case.path(), &case.forms(), None)?;
     }
     println!("ns a token of canonc's scans by length; memory at the longest");

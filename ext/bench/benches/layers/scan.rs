@@ -54,7 +54,7 @@ impl Family {
 pub(super) fn growth(family: Family) -> Result<String> {
     let mut text = String::new();
     for time in TIMES {
-        let case = Case::new(family, time)?;
+        let case = ScanCase::new(family, time)?;
         let mut times = Vec::new();
         for _ in 0..=ROUNDS {
             times.push(clock(|| case.run(case.path()))?);
@@ -62,14 +62,14 @@ pub(super) fn growth(family: Family) -> Result<String> {
         let per_token = 1e6 * median(times.get(1..).unwrap_or_default()) / (BATCH * time) as f64;
         text += &format!("{time}: {per_token:.0}, ");
     }
-    let memory = memory(&Case::new(family, TIMES[TIMES.len() - 1])?)?;
+    let memory = memory(&ScanCase::new(family, TIMES[TIMES.len() - 1])?)?;
     let memory = memory.map_or("unknown".to_owned(), dsl::size);
     Ok(text + &memory)
 }
 
 /// Peak bytes that our kernel's forward and backward need, results included; `None` if the system does not report it
 /// (Linux does).
-fn memory(case: &Case) -> Result<Option<u64>> {
+fn memory(case: &ScanCase) -> Result<Option<u64>> {
     // Writing 5 sets the high-water mark to the current resident size.
     if std::fs::write("/proc/self/clear_refs", "5").is_err() {
         return Ok(None);
@@ -81,7 +81,7 @@ fn memory(case: &Case) -> Result<Option<u64>> {
 }
 
 /// q, k, v, gates, and beta or dt, in the kernels' layout.
-pub(super) struct Case {
+pub(super) struct ScanCase {
     family: Family,
     q: Tensor,
     k: Tensor,
@@ -93,7 +93,7 @@ pub(super) struct Case {
     dy: Tensor,
 }
 
-impl Case {
+impl ScanCase {
     pub(super) fn new(family: Family, t: i64) -> Result<Self> {
         let (b, h, (key, value)) = (BATCH, HEADS, family.widths());
         let cpu = (Kind::Float, Device::Cpu);
@@ -129,7 +129,7 @@ impl Case {
 
     /// y, then the gradients of q, k, v and the gates (of c, b, x and dt).
     fn run(&self, path: Path) -> Result<Vec<Tensor>> {
-        let Case { q, k, v, g, beta, a, d, dy, .. } = self;
+        let ScanCase { q, k, v, g, beta, a, d, dy, .. } = self;
         match self.family {
             Family::Gla => {
                 let operands = gla::GlaOperands { q, k, v, g, scale: None };

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::diagram::{Class, Diagram, Run, Vertex};
+use crate::diagram::{Class, Diagram, LayerRun, Vertex};
 use crate::layout::Size;
 
 /// Style sheet and arrow head.
@@ -113,7 +113,7 @@ pub(super) fn vertex_size(vertex: &Vertex) -> Size {
     Size { width: (words + padding).max(ports * 16.0).max(28.0), height }
 }
 
-pub(super) fn run_size(run: &Run) -> Size {
+pub(super) fn run_size(run: &LayerRun) -> Size {
     let title = width(&format!("{} × {}", run.count, run.title));
     let words = title.max(note_width(&run.note)).max(note_width(&run.slots));
     let lines = [&run.note, &run.slots].into_iter().filter(|s| !s.is_empty()).count();
@@ -121,7 +121,7 @@ pub(super) fn run_size(run: &Run) -> Size {
 }
 
 /// The size of one card: its runs, and a frame around them if they repeat.
-pub(super) fn card_size(repeats: usize, runs: &[Run]) -> Size {
+pub(super) fn card_size(repeats: usize, runs: &[LayerRun]) -> Size {
     let sizes = runs.iter().map(run_size);
     let width = sizes.clone().map(|size| size.width).fold(0.0, f64::max);
     let height: f64 = sizes.map(|size| size.height + RUN_GAP).sum::<f64>() - RUN_GAP;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use dsl::escaped;
 
 use super::style::{GROUP_PADDING, REPEAT_WIDTH, RUN_GAP, card_size, number, run_size};
-use crate::diagram::{Card, Class, Run, Vertex};
+use crate::diagram::{Card, Class, LayerRun, Vertex};
 use crate::layout::{Bounds, Size};
 
 /// The rows an instance spans.
@@ -141,8 +141,8 @@ impl Canvas {
         }
     }
 
-    fn run(&mut self, run: &Run, x: f64, top: f64) {
-        let Run { count, title, note, slots } = run;
+    fn run(&mut self, run: &LayerRun, x: f64, top: f64) {
+        let LayerRun { count, title, note, slots } = run;
         let size = run_size(run);
         self.rect("run", x - size.width / 2.0, top, size, 8.0);
         let title = if *count > 1 { format!("{count} × {title}") } else { title.clone() };

@@ -120,7 +120,7 @@ fn a_misspelling_has_a_correction() {
 }
 
 #[test]
-fn hover_says_what_a_name_is_worth_and_why() {
+fn hover_shows_the_value_of_a_name_and_its_origin() {
     let mut client = client();
     client.open("lib/small.canon", SMALL);
     client.open("uses.canon", USES);

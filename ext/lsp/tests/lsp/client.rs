@@ -288,10 +288,10 @@ impl Client {
 
     pub(super) fn places(&self, answer: &Value) -> Vec<String> {
         let places = answer.as_array().unwrap();
-        let line = |place: &Value| {
-            let name = self.name(place["uri"].as_str().unwrap());
-            let line = place["range"]["start"]["line"].as_u64().unwrap() + 1;
-            format!("{name}:{line} `{}`", self.written(&name, &place["range"]))
+        let line = |location: &Value| {
+            let name = self.name(location["uri"].as_str().unwrap());
+            let line = location["range"]["start"]["line"].as_u64().unwrap() + 1;
+            format!("{name}:{line} `{}`", self.written(&name, &location["range"]))
         };
         places.iter().map(line).collect()
     }

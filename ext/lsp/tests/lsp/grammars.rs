@@ -22,17 +22,17 @@ fn grammars_follow_from_the_language() {
     }
 }
 
-struct Rule {
+struct GrammarRule {
     pattern: Regex,
     name: String,
     captures: Vec<(usize, String)>,
 }
 
-fn rules() -> Vec<Rule> {
+fn rules() -> Vec<GrammarRule> {
     let grammar: Value =
         serde_json::from_str(&read("tools/editors/vscode/syntaxes/canon.tmLanguage.json")).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    let rule = |rule: &Value| Rule {
+    let rule = |rule: &Value| GrammarRule {
         pattern: Regex::new(rule["match"].as_str().unwrap()).unwrap(),
         name: text(&rule["name"]),
         captures: rule["captures"]
@@ -46,7 +46,7 @@ fn rules() -> Vec<Rule> {
 }
 
 /// The scope of every byte of a line.
-fn scopes(rules: &[Rule], line: &str) -> Vec<String> {
+fn scopes(rules: &[GrammarRule], line: &str) -> Vec<String> {
     let mut scopes = vec![String::new(); line.len()];
     let mut at = 0;
     while at < line.len() {

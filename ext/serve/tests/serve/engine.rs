@@ -37,22 +37,22 @@ fn all(mut events: Events) -> Vec<Event> {
     std::iter::from_fn(|| events.blocking_recv()).map(|(_, event)| event).collect()
 }
 
-/// Each job's events, with jobs handed in together, and some whose reader has left among them.
+/// Each job's events, with jobs submitted together, and some whose reader has left among them.
 fn run(jobs: Vec<(Job, Events)>, rows: usize, leavers: &[usize]) -> Vec<Vec<Event>> {
     let stats = Arc::new(Stats::default());
-    let (engine, desk) = Engine::new(Limits { rows, queue: 1000 }, stats.clone());
-    let (mut handed, mut received) = (Vec::new(), Vec::new());
+    let (engine, queue) = Engine::new(Limits { rows, queue: 1000 }, stats.clone());
+    let (mut submitted, mut received) = (Vec::new(), Vec::new());
     for (number, (one, events)) in jobs.into_iter().enumerate() {
         if leavers.contains(&number) {
             let (leaver, left) = job(&[1, 2, 3, 4, 5, 6, 7], 50, number as u64, 0);
             drop(left);
-            handed.push(leaver);
+            submitted.push(leaver);
         }
-        handed.push(one);
+        submitted.push(one);
         received.push(events);
     }
-    desk.hand_in(handed).unwrap();
-    drop(desk);
+    queue.submit(submitted).unwrap();
+    drop(queue);
     engine.run(&Toy::default(), &Bytes::new());
     assert_eq!(stats.cancelled.get() as usize, leavers.len());
     assert_eq!((stats.running.get(), stats.waiting.get()), (0, 0));
@@ -71,11 +71,11 @@ proptest! {
         let make = |(number, (prompt, most, seed)): (usize, &(Vec<u32>, usize, u64))| job(prompt, *most, *seed, number);
         let leavers: Vec<usize> = leavers.into_iter().filter(|n| *n < asked.len()).collect();
         let together = run(asked.iter().enumerate().map(make).collect(), rows, &leavers);
-        for (number, found) in together.iter().enumerate() {
+        for (number, batched) in together.iter().enumerate() {
             let alone = run(vec![make((number, &asked[number]))], 1, &[]);
-            prop_assert_eq!(&alone[0], found);
-            let is_last = matches!(found.last(), Some(Event::Done { .. }));
-            prop_assert!(is_last, "{:?}", found);
+            prop_assert_eq!(&alone[0], batched);
+            let is_last = matches!(batched.last(), Some(Event::Done { .. }));
+            prop_assert!(is_last, "{:?}", batched);
         }
     }
 }
@@ -85,17 +85,17 @@ fn probabilities_are_those_of_the_softmax() {
     let (mut one, events) = job(&[104, 105], 2, 2, 0);
     one.sampling.temperature = 0.0;
     one.stops.clear();
-    let found = run(vec![(one, events)], 1, &[]).remove(0);
+    let events = run(vec![(one, events)], 1, &[]).remove(0);
     let [
         Event::Prompt(prompt),
         Event::Token { token, .. },
         Event::Token { .. },
-        Event::Done { why, drawn, .. },
-    ] = found.as_slice()
+        Event::Done { finish, drawn, .. },
+    ] = events.as_slice()
     else {
-        panic!("{found:?}");
+        panic!("{events:?}");
     };
-    assert_eq!((*why, *drawn), (Finish::Length, 2));
+    assert_eq!((*finish, *drawn), (Finish::Length, 2));
     assert_eq!((prompt[0].id, prompt[0].logprob, prompt[1].id), (104, None, 105));
     // Greedy: the token is the likeliest one.
     assert_eq!(Some(token.top[0]), token.logprob.map(|logprob| (token.id, logprob)));
@@ -110,17 +110,17 @@ fn probabilities_are_those_of_the_softmax() {
 }
 
 #[test]
-fn the_desk_takes_all_jobs_of_a_request_or_none() {
+fn all_jobs_of_a_request_are_queued_or_none() {
     let stats = Arc::new(Stats::default());
-    let (engine, desk) = Engine::new(Limits { rows: 1, queue: 3 }, stats.clone());
+    let (engine, queue) = Engine::new(Limits { rows: 1, queue: 3 }, stats.clone());
     let some = |count: usize| (0..count).map(|n| job(&[1], 1, 0, n).0).collect::<Vec<_>>();
-    assert_eq!(desk.hand_in(some(4)), Err(Refusal::Full));
-    assert_eq!(desk.hand_in(some(2)), Ok(()));
-    assert_eq!(desk.hand_in(some(2)), Err(Refusal::Full));
+    assert_eq!(queue.submit(some(4)), Err(Refusal::Full));
+    assert_eq!(queue.submit(some(2)), Ok(()));
+    assert_eq!(queue.submit(some(2)), Err(Refusal::Full));
     assert_eq!(stats.waiting.get(), 2);
     stats.ending.store(true, Ordering::Relaxed);
-    assert_eq!(desk.hand_in(some(1)), Err(Refusal::Ending));
-    // Nobody waits for these jobs; the engine ends although the desk is still there.
+    assert_eq!(queue.submit(some(1)), Err(Refusal::Ending));
+    // Nobody waits for these jobs; the engine ends although the queue is still open.
     engine.run(&Toy::default(), &Bytes::new());
     assert_eq!(stats.cancelled.get(), 2);
 }
@@ -128,13 +128,13 @@ fn the_desk_takes_all_jobs_of_a_request_or_none() {
 #[test]
 fn a_late_job_and_a_broken_one_say_so_and_others_go_on() {
     let stats = Arc::new(Stats::default());
-    let (engine, desk) = Engine::new(Limits { rows: 4, queue: 9 }, stats.clone());
+    let (engine, queue) = Engine::new(Limits { rows: 4, queue: 9 }, stats.clone());
     let (mut late, late_events) = job(&[1], 9, 0, 0);
     late.deadline = late.began;
     let (broken, broken_events) = job(&[1, 99], 9, 0, 1);
     let (good, good_events) = job(&[1, 2], 3, 0, 2);
-    desk.hand_in(vec![late, broken, good]).unwrap();
-    drop(desk);
+    queue.submit(vec![late, broken, good]).unwrap();
+    drop(queue);
     engine.run(&Toy { broken: Some(99), ..Toy::default() }, &Bytes::new());
     assert_eq!(all(late_events), [Event::Late]);
     assert_eq!(all(broken_events), [Event::Failed("the toy breaks at 99".to_owned())]);

@@ -106,12 +106,12 @@ fn echo_and_logprobs_score_the_prompt() {
     assert_eq!(lists["token_logprobs"][0], Value::Null);
     assert_eq!(lists["top_logprobs"][0], Value::Null);
     for at in 1..4 {
-        let own = lists["token_logprobs"][at].as_f64().unwrap();
+        let logprob = lists["token_logprobs"][at].as_f64().unwrap();
         let top = lists["top_logprobs"][at].as_object().unwrap();
         // The likeliest, and the token itself.
-        assert!(top.values().all(|other| other.as_f64().unwrap() >= own), "{top:?}");
-        assert!(own < 0.0 && (1..=2).contains(&top.len()));
-        assert_eq!(top[lists["tokens"][at].as_str().unwrap()].as_f64(), Some(own));
+        assert!(top.values().all(|other| other.as_f64().unwrap() >= logprob), "{top:?}");
+        assert!(logprob < 0.0 && (1..=2).contains(&top.len()));
+        assert_eq!(top[lists["tokens"][at].as_str().unwrap()].as_f64(), Some(logprob));
     }
     // One token more, and the same numbers before it.
     assert_eq!(one["logprobs"]["token_logprobs"].as_array().unwrap().len(), 5);
@@ -149,7 +149,7 @@ fn a_stream_is_the_whole_answer_in_pieces() {
             json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 7, "seed": 2, "logprobs": true, "top_logprobs": 3 }),
         ),
     ] {
-        let whole = server.answer(path, &asked.to_string());
+        let answer = server.answer(path, &asked.to_string());
         let mut streamed = asked.clone();
         streamed["stream"] = json!(true);
         streamed["stream_options"] = json!({ "include_usage": true });
@@ -161,31 +161,35 @@ fn a_stream_is_the_whole_answer_in_pieces() {
         assert!(pieces.iter().all(|piece| piece.get("usage") == Some(&Value::Null)), "{body}");
         let finish = &pieces[pieces.len() - 1]["choices"][0];
         assert!(finish["finish_reason"].is_string() && finish["logprobs"].is_null(), "{body}");
-        assert_eq!((&last["usage"], &last["choices"]), (&whole["usage"], &json!([])));
-        for choice in whole["choices"].as_array().unwrap() {
-            let own = pieces.iter().map(|piece| &piece["choices"][0]);
-            let own: Vec<&Value> = own.filter(|piece| piece["index"] == choice["index"]).collect();
-            let wanted = match path {
-                CHAT => &choice["message"]["content"],
-                _ => &choice["text"],
-            };
-            let said = own.iter().map(|piece| match path {
-                CHAT => piece["delta"]["content"].as_str().unwrap_or_default(),
-                _ => piece["text"].as_str().unwrap(),
-            });
-            assert_eq!(&json!(said.collect::<String>()), wanted);
-            assert_eq!(own.last().unwrap()["finish_reason"], choice["finish_reason"]);
-            for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset", "content"] {
-                if let Some(whole) = choice["logprobs"].get(list) {
-                    let parts =
-                        own.iter().filter_map(|piece| piece["logprobs"].get(list)?.as_array());
-                    assert_eq!(&json!(parts.flatten().collect::<Vec<_>>()), whole, "{list}");
-                }
-            }
+        assert_eq!((&last["usage"], &last["choices"]), (&answer["usage"], &json!([])));
+        for choice in answer["choices"].as_array().unwrap() {
+            assert_pieces_add_up(path, &pieces, choice);
         }
         if path == CHAT {
             assert_eq!(pieces[0]["choices"][0]["delta"]["role"], "assistant");
             assert_eq!(pieces[0]["object"], "chat.completion.chunk");
+        }
+    }
+}
+
+/// The pieces of a stream that belong to a choice have its text and probabilities.
+fn assert_pieces_add_up(path: &str, pieces: &[Value], choice: &Value) {
+    let parts = pieces.iter().map(|piece| &piece["choices"][0]);
+    let parts: Vec<&Value> = parts.filter(|piece| piece["index"] == choice["index"]).collect();
+    let wanted = match path {
+        CHAT => &choice["message"]["content"],
+        _ => &choice["text"],
+    };
+    let texts = parts.iter().map(|piece| match path {
+        CHAT => piece["delta"]["content"].as_str().unwrap_or_default(),
+        _ => piece["text"].as_str().unwrap(),
+    });
+    assert_eq!(&json!(texts.collect::<String>()), wanted);
+    assert_eq!(parts.last().unwrap()["finish_reason"], choice["finish_reason"]);
+    for list in ["tokens", "token_logprobs", "top_logprobs", "text_offset", "content"] {
+        if let Some(complete) = choice["logprobs"].get(list) {
+            let pieces = parts.iter().filter_map(|piece| piece["logprobs"].get(list)?.as_array());
+            assert_eq!(&json!(pieces.flatten().collect::<Vec<_>>()), complete, "{list}");
         }
     }
 }
@@ -196,11 +200,11 @@ fn a_stop_string_ends_a_text_before_it() {
     let ask = |rest: &str| {
         server.complete(&format!(r#"{{"prompt": "once", "seed": 9, "max_tokens": 60{rest}}}"#))
     };
-    let whole = text(&ask(""));
-    let stop: String = whole.chars().skip(7).take(2).collect();
-    let at = whole.find(&stop).unwrap();
+    let uncut = text(&ask(""));
+    let stop: String = uncut.chars().skip(7).take(2).collect();
+    let at = uncut.find(&stop).unwrap();
     let cut = ask(&format!(r#", "stop": "{stop}""#));
-    assert_eq!(text(&cut), whole[..at]);
+    assert_eq!(text(&cut), uncut[..at]);
     assert_eq!(cut["choices"][0]["finish_reason"], "stop");
     assert_eq!(cut["usage"]["completion_tokens"], at + 2);
 }
@@ -498,7 +502,7 @@ fn text_becomes_tokens_and_tokens_text() {
 }
 
 #[test]
-fn models_health_and_metrics() {
+fn models_health_and_metrics_are_served() {
     let server = Server::start();
     let models: Value = serde_json::from_str(&server.get("/v1/models").1).unwrap();
     assert_eq!(models["data"][0]["id"], "toy");
@@ -625,11 +629,11 @@ fn the_end_does_not_wait_for_ever() {
     let body = json!({ "prompt": "x", "max_tokens": 1_000_000_000, "stream": true });
     let streamed = server.start_post(COMPLETIONS, &body.to_string());
     let body = json!({ "prompt": "x", "max_tokens": 1_000_000_000, "n": 3 });
-    let whole = server.start_post(COMPLETIONS, &body.to_string());
+    let unstreamed = server.start_post(COMPLETIONS, &body.to_string());
     server.until("sequences_running", |running| running == 4.0);
     server.call_to_end();
     while !server.is_over() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    drop((streamed, whole));
+    drop((streamed, unstreamed));
 }

@@ -18,61 +18,52 @@ fn refused(server: &Server, path: &str, body: &str) -> (u16, Value) {
     (status, error)
 }
 
+/// A request, its wrong field, and a part of the message.
+const WRONG_FIELDS: &[(&str, &str, &str)] = &[
+    ("", "", "the body is not JSON"),
+    ("[1]", "", "the body is a list, not an object"),
+    ("{}", "prompt", "`prompt` is missing"),
+    (r#"{"prompt": 3}"#, "prompt", "but is 3"),
+    (r#"{"prompt": []}"#, "prompt", "an empty list"),
+    (r#"{"prompt": [[]]}"#, "prompt", "`prompt` has no tokens"),
+    (r#"{"prompt": ["a", 3]}"#, "prompt[1]", "but is 3"),
+    (r#"{"prompt": [1, "a"]}"#, "prompt[1]", "a token id, but is a text"),
+    (r#"{"prompt": [1, -2]}"#, "prompt[1]", "but is -2"),
+    (r#"{"prompt": [300]}"#, "prompt", "has the token 300, but the vocabulary has 260"),
+    (r#"{"prompt": "a", "max_tokens": -1}"#, "max_tokens", "at least 0, but is -1"),
+    (r#"{"prompt": "a", "max_tokens": 99}"#, "prompt", "has 2 tokens and 99 more are asked for"),
+    (r#"{"prompt": "a", "temperature": -0.5}"#, "temperature", "but is -0.5"),
+    (r#"{"prompt": "a", "temperature": "hot"}"#, "temperature", "but is a text"),
+    (r#"{"prompt": "a", "top_p": 0}"#, "top_p", "leaves no token"),
+    (r#"{"prompt": "a", "top_p": 1.5}"#, "top_p", "but is 1.5"),
+    (r#"{"prompt": "a", "top_k": -2}"#, "top_k", "1 or more, or -1"),
+    (r#"{"prompt": "a", "seed": 1.5}"#, "seed", "but is 1.5"),
+    (r#"{"prompt": "a", "n": 17}"#, "n", "from 1 to 16, but is 17"),
+    (r#"{"prompt": "a", "best_of": 2}"#, "best_of", "should be `n`, here 1"),
+    (r#"{"prompt": "a", "logprobs": 21}"#, "logprobs", "from 0 to 20"),
+    (r#"{"prompt": "a", "logprobs": true}"#, "logprobs", "but is a boolean"),
+    (r#"{"prompt": "a", "stop": ["x", ""]}"#, "stop", "`stop[1]` is empty"),
+    (r#"{"prompt": "a", "stop": {"a": 1}}"#, "stop", "but is an object"),
+    (r#"{"prompt": "a", "stream_options": {}}"#, "stream_options", "needs `stream`"),
+    (r#"{"prompt": "a", "suffix": "b"}"#, "suffix", "is not supported here"),
+    (r#"{"prompt": "a", "temperature": 2.5}"#, "temperature", "from 0 to 2, but is 2.5"),
+    (r#"{"prompt": "a", "presence_penalty": 3}"#, "presence_penalty", "from -2 to 2"),
+    (r#"{"prompt": "a", "logit_bias": {"x": 1}}"#, "logit_bias", "`x`, which is no token id"),
+    (r#"{"prompt": "a", "logit_bias": {"3": 101}}"#, "logit_bias.3", "from -100 to 100"),
+    (r#"{"prompt": "a", "logit_bias": {"300": 1}}"#, "logit_bias", "but the vocabulary has 260"),
+    (r#"{"prompt": "a", "min_p": 0.1}"#, "min_p", "is not supported here"),
+    (r#"{"prompt": "a", "guided_json": {}}"#, "guided_json", "is not supported here"),
+    (r#"{"prompt": "a", "response_format": {"type": "json_object"}}"#, "response_format", "is not"),
+    (r#"{"prompt": "a", "grammar": "root ::= [a]"}"#, "grammar", "is not supported here"),
+    (r#"{"prompt": "a", "n_predict": 3}"#, "n_predict", "is not supported here"),
+    (r#"{"prompt": "a", "tools": [{}]}"#, "tools", "is not supported here"),
+    (r#"{"prompt": "a", "max_tokens": 1.5}"#, "max_tokens", "but is 1.5"),
+];
+
 #[test]
 fn a_wrong_field_is_named_with_what_would_be_right() {
     let server = Server::start();
-    for (body, param, part) in [
-        ("", "", "the body is not JSON"),
-        ("[1]", "", "the body is a list, not an object"),
-        ("{}", "prompt", "`prompt` is missing"),
-        (r#"{"prompt": 3}"#, "prompt", "but is 3"),
-        (r#"{"prompt": []}"#, "prompt", "an empty list"),
-        (r#"{"prompt": [[]]}"#, "prompt", "`prompt` has no tokens"),
-        (r#"{"prompt": ["a", 3]}"#, "prompt[1]", "but is 3"),
-        (r#"{"prompt": [1, "a"]}"#, "prompt[1]", "a token id, but is a text"),
-        (r#"{"prompt": [1, -2]}"#, "prompt[1]", "but is -2"),
-        (r#"{"prompt": [300]}"#, "prompt", "has the token 300, but the vocabulary has 260"),
-        (r#"{"prompt": "a", "max_tokens": -1}"#, "max_tokens", "at least 0, but is -1"),
-        (
-            r#"{"prompt": "a", "max_tokens": 99}"#,
-            "prompt",
-            "has 2 tokens and 99 more are asked for",
-        ),
-        (r#"{"prompt": "a", "temperature": -0.5}"#, "temperature", "but is -0.5"),
-        (r#"{"prompt": "a", "temperature": "hot"}"#, "temperature", "but is a text"),
-        (r#"{"prompt": "a", "top_p": 0}"#, "top_p", "leaves no token"),
-        (r#"{"prompt": "a", "top_p": 1.5}"#, "top_p", "but is 1.5"),
-        (r#"{"prompt": "a", "top_k": -2}"#, "top_k", "1 or more, or -1"),
-        (r#"{"prompt": "a", "seed": 1.5}"#, "seed", "but is 1.5"),
-        (r#"{"prompt": "a", "n": 17}"#, "n", "from 1 to 16, but is 17"),
-        (r#"{"prompt": "a", "best_of": 2}"#, "best_of", "should be `n`, here 1"),
-        (r#"{"prompt": "a", "logprobs": 21}"#, "logprobs", "from 0 to 20"),
-        (r#"{"prompt": "a", "logprobs": true}"#, "logprobs", "but is a boolean"),
-        (r#"{"prompt": "a", "stop": ["x", ""]}"#, "stop", "`stop[1]` is empty"),
-        (r#"{"prompt": "a", "stop": {"a": 1}}"#, "stop", "but is an object"),
-        (r#"{"prompt": "a", "stream_options": {}}"#, "stream_options", "needs `stream`"),
-        (r#"{"prompt": "a", "suffix": "b"}"#, "suffix", "is not supported here"),
-        (r#"{"prompt": "a", "temperature": 2.5}"#, "temperature", "from 0 to 2, but is 2.5"),
-        (r#"{"prompt": "a", "presence_penalty": 3}"#, "presence_penalty", "from -2 to 2"),
-        (r#"{"prompt": "a", "logit_bias": {"x": 1}}"#, "logit_bias", "`x`, which is no token id"),
-        (r#"{"prompt": "a", "logit_bias": {"3": 101}}"#, "logit_bias.3", "from -100 to 100"),
-        (
-            r#"{"prompt": "a", "logit_bias": {"300": 1}}"#,
-            "logit_bias",
-            "but the vocabulary has 260",
-        ),
-        (r#"{"prompt": "a", "min_p": 0.1}"#, "min_p", "is not supported here"),
-        (r#"{"prompt": "a", "guided_json": {}}"#, "guided_json", "is not supported here"),
-        (
-            r#"{"prompt": "a", "response_format": {"type": "json_object"}}"#,
-            "response_format",
-            "is not",
-        ),
-        (r#"{"prompt": "a", "grammar": "root ::= [a]"}"#, "grammar", "is not supported here"),
-        (r#"{"prompt": "a", "n_predict": 3}"#, "n_predict", "is not supported here"),
-        (r#"{"prompt": "a", "tools": [{}]}"#, "tools", "is not supported here"),
-        (r#"{"prompt": "a", "max_tokens": 1.5}"#, "max_tokens", "but is 1.5"),
-    ] {
+    for &(body, param, part) in WRONG_FIELDS {
         let (status, error) = refused(&server, "/v1/completions", body);
         let message = error["message"].as_str().unwrap();
         assert_eq!(status, 400, "{body}: {message}");
@@ -80,6 +71,14 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
         assert_eq!(error["param"].as_str().unwrap_or(""), param, "{body}");
         assert_eq!(error["type"], "invalid_request_error");
     }
+    let many = json!({ "prompt": vec!["a"; 129] }).to_string();
+    let (_, error) = refused(&server, "/v1/completions", &many);
+    assert!(error["message"].as_str().unwrap().contains("129 prompts"), "{error}");
+}
+
+#[test]
+fn fields_that_change_nothing_are_accepted() {
+    let server = Server::start();
     for good in [
         r#"{"prompt": "a", "presence_penalty": 0.0, "frequency_penalty": 0, "logit_bias": {}, "user": "me"}"#,
         r#"{"prompt": "a", "store": false, "metadata": {}, "service_tier": "auto", "min_p": 0, "ignore_eos": false}"#,
@@ -87,9 +86,6 @@ fn a_wrong_field_is_named_with_what_would_be_right() {
     ] {
         server.complete(good);
     }
-    let many = json!({ "prompt": vec!["a"; 129] }).to_string();
-    let (_, error) = refused(&server, "/v1/completions", &many);
-    assert!(error["message"].as_str().unwrap().contains("129 prompts"), "{error}");
 }
 
 #[test]
@@ -132,6 +128,10 @@ fn a_wrong_conversation_is_named() {
         let message = error["message"].as_str().unwrap();
         assert!(status == 400 && message.contains(part), "{body}: {message}");
     }
+}
+
+#[test]
+fn a_special_token_is_found_in_what_the_template_writes() {
     let mut parts = setup();
     let template =
         "{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}";
@@ -156,6 +156,10 @@ fn a_wrong_conversation_is_named() {
         let (status, error) = refused(&server, "/v1/chat/completions", &body);
         assert!(status == 400 && error["message"].as_str().unwrap().contains(part), "{error}");
     }
+}
+
+#[test]
+fn a_field_that_does_not_fit_a_conversation_is_named() {
     let server = Server::start();
     for (more, part) in [
         (json!({ "chat_template_kwargs": { "messages": [] } }), "give `messages` outside"),
@@ -190,12 +194,12 @@ fn a_prompt_beyond_the_context_is_refused_whatever_is_asked() {
         let (status, error) = refused(&server, path, &body.to_string());
         assert_eq!((status, &error["code"]), (400, &json!("context_length_exceeded")), "{error}");
     }
-    let whole = json!({ "prompt": vec![97; 100], "max_tokens": 0, "echo": true });
-    server.complete(&whole.to_string());
+    let full = json!({ "prompt": vec![97; 100], "max_tokens": 0, "echo": true });
+    server.complete(&full.to_string());
 }
 
 #[test]
-fn paths_methods_and_types() {
+fn unknown_paths_methods_and_types_are_refused() {
     let server = Server::start();
     let (status, text) = server.get("/v1/complete");
     assert!(

@@ -95,8 +95,8 @@ proptest! {
         let pieces = cut(&bytes, &lengths);
         let codec = Pieces { pieces, as_text, drops_first_blank };
         let ids: Vec<u32> = (0..codec.pieces.len() as u32).collect();
-        let whole = codec.decode(&ids).unwrap();
-        prop_assert_eq!(streamed(&codec, 0).concat(), String::from_utf8_lossy(&whole));
+        let decoded = codec.decode(&ids).unwrap();
+        prop_assert_eq!(streamed(&codec, 0).concat(), String::from_utf8_lossy(&decoded));
     }
 
     #[test]
@@ -132,8 +132,8 @@ proptest! {
         lengths in proptest::collection::vec(1usize..5, 1..4),
     ) {
         // The match that ends first; of those, the one that begins first.
-        let found = |stop: &String| text.find(stop.as_str()).map(|at| (at + stop.len(), at));
-        let wanted = stops.iter().filter_map(found).min();
+        let match_of = |stop: &String| text.find(stop.as_str()).map(|at| (at + stop.len(), at));
+        let wanted = stops.iter().filter_map(match_of).min();
         let mut stream = StopStrings::new(stops);
         let mut seen = String::new();
         for piece in cut(text.as_bytes(), &lengths) {
