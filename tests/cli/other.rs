@@ -120,7 +120,7 @@ fn completions_of_every_shell() {
 }
 
 #[test]
-fn doctor_looks_and_says() {
+fn doctor_lists_what_a_build_needs() {
     // In a folder that looks like a clone, it lists what a build needs.
     let dir = folder(&[("runtime/fetch-libtorch.py", "")]);
     let text = canonc(dir.path(), &["doctor"]);
@@ -157,9 +157,9 @@ fn doctor_looks_and_says() {
 #[test]
 fn help_is_a_command_too() {
     let dir = folder(&[]);
-    let one = canonc(dir.path(), &["help", "data", "prepare"]);
-    assert_eq!((one.code, one.stderr.as_str()), (0, ""));
-    assert_eq!(one.stdout, canonc(dir.path(), &["data", "prepare", "--help"]).stdout);
+    let help = canonc(dir.path(), &["help", "data", "prepare"]);
+    assert_eq!((help.code, help.stderr.as_str()), (0, ""));
+    assert_eq!(help.stdout, canonc(dir.path(), &["data", "prepare", "--help"]).stdout);
     assert_eq!(canonc(dir.path(), &["help"]).stdout, canonc(dir.path(), &["--help"]).stdout);
     let wrong = canonc(dir.path(), &["help", "buld"]);
     assert_eq!(wrong.code, 2);
@@ -169,8 +169,8 @@ fn help_is_a_command_too() {
 #[test]
 fn pages_and_completions_show_what_help_shows() {
     let dir = folder(&[]);
-    let made = canonc(dir.path(), &["man", "pages"]);
-    assert_eq!(made.code, 0, "{}", made.stderr);
+    let ran = canonc(dir.path(), &["man", "pages"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     let pages = dir.path().join("pages");
     for page in ["canonc.1", "canonc-build.1", "canonc-data-prepare.1"] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();
