@@ -249,7 +249,7 @@ fn exits(code: i32, ran: &Ran) {
 }
 
 /// Compares to the precision of a page.
-fn near(actual: &Value, wanted: f64) {
+fn assert_near(actual: &Value, wanted: f64) {
     let value = actual.as_f64().unwrap_or_else(|| panic!("{actual} is no number, wanted {wanted}"));
     assert!((value - wanted).abs() <= 2e-6 * wanted.abs().max(1.0), "{value}, not {wanted}");
 }
@@ -266,7 +266,7 @@ fn three_repetitions_are_drawn_as_noise() {
     // All differences between these seeds are equal, so their spread is unknown.
     assert!(page.contains("all equal: no interval"));
     let Some(saw) = driven(dir.path(), "report.html", &["band"]) else { return };
-    near(&saw["band"]["band"]["y"], 0.02);
+    assert_near(&saw["band"]["band"]["y"], 0.02);
     assert_eq!(saw["band"]["band"]["points"], STEPS);
     let note = saw["band"]["note"].as_str().unwrap();
     assert!(

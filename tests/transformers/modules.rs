@@ -130,18 +130,18 @@ fn agree(cases: &BTreeMap<String, Compiled>) {
     assert_eq!(results.len(), cases.len());
     let bad: Vec<&ModuleResult> = results
         .iter()
-        .filter(|results| {
-            let values = [results.logits, results.loss, results.split];
+        .filter(|result| {
+            let values = [result.logits, result.loss, result.split];
             let is_near =
-                values.iter().all(|off| *off <= ALLOWED) && results.grad <= ALLOWED_GRADIENT;
+                values.iter().all(|off| *off <= ALLOWED) && result.grad <= ALLOWED_GRADIENT;
             // Quantiles of 4,000 values or more differ by a few percent of their range from draw to draw.
-            !(is_near && results.init <= 0.1)
+            !(is_near && result.init <= 0.1)
         })
         .collect();
     let listed: Vec<String> = bad
         .iter()
-        .map(|results| {
-            let ModuleResult { name, logits, loss, grad, worst, split, init } = results;
+        .map(|result| {
+            let ModuleResult { name, logits, loss, grad, worst, split, init } = result;
             format!("{name}: logits {logits:.1e}, loss {loss:.1e}, gradient of {worst} {grad:.1e}, in parts {split:.1e}, initial {init:.2}")
         })
         .collect();

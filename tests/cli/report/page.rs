@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::super::super::canonc;
 use super::browser::driven;
-use super::{OTHER_DATA, SECONDS, STEPS, TOKENS_PER_STEP, compared, exits, loss, near};
+use super::{OTHER_DATA, SECONDS, STEPS, TOKENS_PER_STEP, assert_near, compared, exits, loss};
 
 fn mean(value: impl Fn(u64) -> f64, steps: std::ops::RangeInclusive<u64>) -> f64 {
     let count = steps.clone().count() as f64;
@@ -62,8 +62,8 @@ fn check_first_view(saw: &Value) {
 fn check_smoothing_and_axes(saw: &Value) {
     let at_end = |seen: &Value, x: f64, y: &dyn Fn(Role, usize) -> f64| {
         for (label, role, seed) in RUNS {
-            near(&seen[label]["x"], x);
-            near(&seen[label]["y"], y(role, seed));
+            assert_near(&seen[label]["x"], x);
+            assert_near(&seen[label]["y"], y(role, seed));
             assert_eq!(seen[label]["points"], STEPS);
         }
     };
@@ -106,16 +106,16 @@ fn check_ranges(saw: &Value) {
 /// Paired differences, their mean and their noise band.
 fn check_differences_and_marks(saw: &Value) {
     let pair = &saw["raw"]["pair"];
-    near(&pair["seed #1"]["y"], gap(0, 60));
-    near(&pair["seed #2"]["y"], gap(1, 60));
-    near(&pair["mean"]["y"], (gap(0, 60) + gap(1, 60)) / 2.0);
+    assert_near(&pair["seed #1"]["y"], gap(0, 60));
+    assert_near(&pair["seed #2"]["y"], gap(1, 60));
+    assert_near(&pair["mean"]["y"], (gap(0, 60) + gap(1, 60)) / 2.0);
     assert_eq!(saw["band"]["band"], Value::Null, "one repetition does not measure noise");
     let note = saw["band"]["note"].as_str().unwrap();
     assert!(note.contains("A/A noise unknown (1 of 3 repetitions"), "{note}");
     let jitter = saw["jitter"].as_array().unwrap();
     assert_eq!(jitter[0], true, "published jitter has a shape of its own");
     assert!(jitter[1].as_str().unwrap().contains("dashed: "), "{jitter:?}");
-    near(&saw["metric"]["seed #2"]["y"], gap(1, 60));
+    assert_near(&saw["metric"]["seed #2"]["y"], gap(1, 60));
     assert_eq!(saw["metric"]["seed #2"]["points"], 3);
 
     // Marks: one run's spike, and the first different batch, as prominent as in the list.
@@ -196,7 +196,7 @@ fn check_exports(saw: &Value) {
         assert_eq!(run_lines.len(), 11, "{label}");
         for (line, step) in run_lines.iter().zip(10..) {
             assert_eq!((line[3], line[4], line[5]), ("own", "steps", step.to_string().as_str()));
-            near(&line[7].parse::<f64>().unwrap().into(), loss(role, seed, step));
+            assert_near(&line[7].parse::<f64>().unwrap().into(), loss(role, seed, step));
         }
     }
     assert_eq!(saw["downloads"], serde_json::json!(["pair.csv"]));
