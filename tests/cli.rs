@@ -46,7 +46,7 @@ fn canonc(dir: &Path, arguments: &[&str]) -> Ran {
     canonc_reading(dir, arguments, "")
 }
 
-/// The same, with text on standard input.
+/// Runs `canonc` with text on standard input.
 fn canonc_reading(dir: &Path, arguments: &[&str], input: &str) -> Ran {
     let mut child = command(dir, arguments).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -58,6 +58,11 @@ fn canonc_reading(dir: &Path, arguments: &[&str], input: &str) -> Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Runs `canonc` with the words of a line, split at blanks.
+fn run_line(dir: &Path, line: &str) -> Ran {
+    canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
 }
 
 fn command(dir: &Path, arguments: &[&str]) -> Command {

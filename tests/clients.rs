@@ -32,8 +32,8 @@ const ARCH: &str = "arch llama { vocab 258  dim 48  norm_eps 1e-5  init lingua
 /// The Python in CANONC_SERVE_PYTHON.
 fn named() -> Option<PathBuf> {
     let mut variables = std::env::vars_os();
-    let found = variables.find(|(name, _)| name == "CANONC_SERVE_PYTHON");
-    found.map(|(_, value)| PathBuf::from(value))
+    let python = variables.find(|(name, _)| name == "CANONC_SERVE_PYTHON");
+    python.map(|(_, value)| PathBuf::from(value))
 }
 
 /// Shows what a script prints.
@@ -58,8 +58,11 @@ fn python() -> &'static PathBuf {
         let python = home.join("bin/python");
         if !imports(&python) {
             if !python.exists() {
-                let made = Command::new("python3").args(["-m", "venv"]).arg(&home).status();
-                assert!(made.is_ok_and(|status| status.success()), "python3 -m venv does not work");
+                let created = Command::new("python3").args(["-m", "venv"]).arg(&home).status();
+                assert!(
+                    created.is_ok_and(|status| status.success()),
+                    "python3 -m venv does not work"
+                );
             }
             let mut pip = Command::new(&python);
             let got = pip.args(["-m", "pip", "install", "--quiet"]).args(PACKAGES).status();
@@ -71,15 +74,15 @@ fn python() -> &'static PathBuf {
 
 /// The exported folder, a server with the same weights, and its address.
 struct Served {
-    place: tempfile::TempDir,
+    dir: tempfile::TempDir,
     child: Child,
     address: String,
 }
 
 impl Served {
     fn start() -> Served {
-        let place = tempfile::tempdir().unwrap();
-        let root = place.path();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
         fs::write(root.join("a.canon"), ARCH).unwrap();
         let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
         let compiled = program.compile("a.canon", "llama").0.unwrap();
@@ -108,7 +111,7 @@ impl Served {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.split_once(" at ").unwrap().1.trim().to_owned();
-        Served { place, child, address }
+        Served { dir, child, address }
     }
 
     /// Runs one of the scripts; returns what it prints.
@@ -118,20 +121,20 @@ impl Served {
             .arg(script)
             .arg(&self.address)
             .args(more)
-            .current_dir(self.place.path())
+            .current_dir(self.dir.path())
             .envs([
                 ("HF_HUB_OFFLINE", "1"),
                 ("HF_DATASETS_OFFLINE", "1"),
                 ("TOKENIZERS_PARALLELISM", "false"),
             ])
             .envs(ONE_THREAD)
-            .env("HF_HOME", self.place.path().join("cache"))
+            .env("HF_HOME", self.dir.path().join("cache"))
             .output()
             .unwrap();
-        let (said, why) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{said}{why}");
-        said.into_owned()
+        assert!(output.status.success(), "{stdout}{stderr}");
+        stdout.into_owned()
     }
 }
 
@@ -145,23 +148,23 @@ impl Drop for Served {
 #[test]
 fn the_openai_client_works() {
     let served = Served::start();
-    let said = served.run("openai_client.py", &[]);
-    assert_eq!(said.trim(), "all right", "{said}");
+    let stdout = served.run("openai_client.py", &[]);
+    assert_eq!(stdout.trim(), "all right", "{stdout}");
 }
 
 #[test]
 fn the_harness_has_the_same_scores_by_http_as_with_the_folder() {
     let served = Served::start();
-    let folder = served.place.path().join("llama");
-    let said = served.run("harness.py", &[folder.to_str().unwrap()]);
-    show(&said);
-    assert!(said.trim().ends_with(" texts equal"), "{said}");
+    let folder = served.dir.path().join("llama");
+    let stdout = served.run("harness.py", &[folder.to_str().unwrap()]);
+    show(&stdout);
+    assert!(stdout.trim().ends_with(" texts equal"), "{stdout}");
 }
 
 #[test]
 fn a_short_load_leaves_no_error() {
     let served = Served::start();
-    let said = served.run("load.py", &["--clients", "8", "--requests", "60", "--seed", "1"]);
-    show(&said);
-    assert!(said.contains("errors") && said.trim().ends_with("no error"), "{said}");
+    let stdout = served.run("load.py", &["--clients", "8", "--requests", "60", "--seed", "1"]);
+    show(&stdout);
+    assert!(stdout.contains("errors") && stdout.trim().ends_with("no error"), "{stdout}");
 }

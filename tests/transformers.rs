@@ -68,11 +68,11 @@ fn run(program: &Path, arguments: &[&str]) -> Result<String, String> {
         .args(arguments)
         .output()
         .map_err(|error| format!("{}: {error}", program.display()))?;
-    let said =
+    let output_text =
         String::from_utf8_lossy(&[output.stdout.clone(), output.stderr].concat()).into_owned();
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(said),
+        false => Err(output_text),
     }
 }
 
@@ -103,10 +103,10 @@ fn followed() -> &'static PathBuf {
     PYTHON.get_or_init(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
         fs::create_dir_all(&home).unwrap();
-        let place = place();
+        let dir = archs_folder();
         let words = ["export", "a.canon", "--arch", "plain", "--weights", "plain.safetensors"];
-        canonc(place.path(), &[words.as_slice(), &["--to", "hf", "--out", "plain"]].concat());
-        for entry in fs::read_dir(place.path().join("plain")).unwrap() {
+        canonc(dir.path(), &[words.as_slice(), &["--to", "hf", "--out", "plain"]].concat());
+        for entry in fs::read_dir(dir.path().join("plain")).unwrap() {
             let path = entry.unwrap().path();
             fs::copy(&path, home.join(path.file_name().unwrap())).unwrap();
         }
@@ -114,22 +114,22 @@ fn followed() -> &'static PathBuf {
         fs::write(home.join("load.py"), block(&readme, "python")).unwrap();
         fs::write(home.join("follow.sh"), block(&readme, "sh")).unwrap();
         let output = Command::new("sh").args(["-e", "follow.sh"]).current_dir(&home).output().unwrap();
-        let (said, why) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(
             output.status.success(),
-            "the README could not be followed in {}: {why}\n\
+            "the README could not be followed in {}: {stderr}\n\
              help: install python3 with pip and venv, connect to a package index once and have 6 GB of room",
             home.display()
         );
-        assert_eq!(said.lines().last(), Some("[1, 3, 97]"), "{said}{why}");
+        assert_eq!(stdout.lines().last(), Some("[1, 3, 97]"), "{stdout}{stderr}");
         let python = home.join(".venv/bin/python");
         // Before any test uses the environment, and with the README's versions: alone, pip would take newer ones.
         let (_, wanted) = block(&readme, "sh").split_once("pip install ").unwrap();
         let mut words = vec!["-m", "pip", "install"];
         words.extend(PACKAGES);
         words.extend(wanted.lines().next().unwrap().split_whitespace());
-        run(&python, &words).unwrap_or_else(|why| panic!("{why}"));
+        run(&python, &words).unwrap_or_else(|error| panic!("{error}"));
         assert!(imports(&python, NEEDED), "{} lacks what the tests need", python.display());
         python
     })
@@ -146,7 +146,7 @@ fn older() -> &'static Path {
             let mut words =
                 vec!["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
             words.extend(OLDER);
-            run(&python(), &words).unwrap_or_else(|why| panic!("{why}"));
+            run(&python(), &words).unwrap_or_else(|error| panic!("{error}"));
             fs::write(folder.join("complete"), "").unwrap();
         }
         folder
@@ -159,8 +159,8 @@ fn canonc(folder: &Path, words: &[&str]) {
         .args(words)
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{words:?}: {stderr}");
 }
 
 fn floats(path: &Path, tensor: &str) -> Vec<f64> {
@@ -168,30 +168,30 @@ fn floats(path: &Path, tensor: &str) -> Vec<f64> {
 }
 
 /// A folder with the archs, their weights, and tokens.
-fn place() -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    fs::write(place.path().join("a.canon"), ARCHS).unwrap();
+fn archs_folder() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.canon"), ARCHS).unwrap();
     let program = Program::new([("a.canon".to_owned(), ARCHS.to_owned())], Std::Embedded);
     for name in program.archs("a.canon") {
-        let (compiled, found) = program.compile("a.canon", &name);
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+        let (compiled, diagnostics) = program.compile("a.canon", &name);
+        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics)));
         let weights = Weights::init(&compiled.graph, 7).unwrap();
-        weights.save(&place.path().join(format!("{name}.safetensors"))).unwrap();
+        weights.save(&dir.path().join(format!("{name}.safetensors"))).unwrap();
     }
     let tokens = (0..2 * 37).map(|n: i64| (n * n * 31 + n * 7 + 5) % 97);
     let header = r#"{"tokens":{"dtype":"I64","shape":[2,37],"data_offsets":[0,592]}}"#;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
     bytes.extend(tokens.flat_map(i64::to_le_bytes));
-    fs::write(place.path().join("t.safetensors"), bytes).unwrap();
-    place
+    fs::write(dir.path().join("t.safetensors"), bytes).unwrap();
+    dir
 }
 
 #[test]
 fn plain_llamas_give_their_logits_in_the_real_transformers() {
     let python = python();
-    let place = place();
-    let root = place.path();
+    let dir = archs_folder();
+    let root = dir.path();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformers_logits.py");
     for name in ["plain", "grouped", "halved", "tied_head", "wide_heads"] {
         let weights = format!("{name}.safetensors");
@@ -206,31 +206,31 @@ fn plain_llamas_give_their_logits_in_the_real_transformers() {
         let theirs = root.join(format!("{name}-theirs.safetensors"));
         let paths = [&script, &root.join(name), &root.join("t.safetensors"), &theirs];
         let paths = paths.map(|path| path.to_string_lossy().into_owned());
-        let said = run(&python, &paths.each_ref().map(String::as_str))
-            .unwrap_or_else(|why| panic!("{name}: {why}"));
+        let stdout = run(&python, &paths.each_ref().map(String::as_str))
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         let (a, b) = (floats(&root.join(&ours), "logits"), floats(&theirs, "logits"));
         assert_eq!(a.len(), b.len());
         let largest = a.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
         let off = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
         // Relative to the largest logit, allow a few units in the last place: sums of 96 products in another order.
         let allowed = 32.0 * f64::from(f32::EPSILON) * largest.max(1.0);
-        assert!(off <= allowed, "{name}: {off:e}, and {allowed:e} is allowed: {said}");
-        eprintln!("{name}: {off:.1e} of {largest:.1}, {}", said.trim());
+        assert!(off <= allowed, "{name}: {off:e}, and {allowed:e} is allowed: {stdout}");
+        eprintln!("{name}: {off:.1e} of {largest:.1}, {}", stdout.trim());
     }
 }
 
 #[test]
 fn pth_files_are_read_by_torch_load() {
     let python = python();
-    let place = place();
-    let root = place.path();
+    let dir = archs_folder();
+    let root = dir.path();
     let words = ["export", "a.canon", "--arch", "plain", "--weights", "plain.safetensors"];
     canonc(root, &[words.as_slice(), &["--to", "lingua", "--out", "release"]].concat());
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformers_logits.py");
     let (pth, out) = (root.join("release/default/consolidated.pth"), root.join("held.safetensors"));
     let [script, pth, out_text] =
         [&script, &pth, &out].map(|path| path.to_string_lossy().into_owned());
-    run(&python, &[&script, "pth", &pth, &out_text]).unwrap_or_else(|why| panic!("{why}"));
+    run(&python, &[&script, "pth", &pth, &out_text]).unwrap_or_else(|error| panic!("{error}"));
     let (held, ours) =
         (file::read(&out).unwrap(), file::read(&root.join("plain.safetensors")).unwrap());
     assert_eq!(held.len(), ours.len());
@@ -244,8 +244,8 @@ fn pth_files_are_read_by_torch_load() {
 #[test]
 fn the_readme_of_an_exported_folder_works_word_by_word() {
     let python = followed();
-    let place = place();
-    let root = place.path();
+    let dir = archs_folder();
+    let root = dir.path();
     // In another dtype; with the model's own code; and for an arch with a class published elsewhere: a fake of that class
     // shows that the README's own lines find it, pass its `from_pretrained` and read this folder.
     let stand_in = "from transformers import LlamaConfig, LlamaForCausalLM
@@ -274,7 +274,7 @@ class LlamaCanonForCausalLM(LlamaForCausalLM):
             fs::write(code.join("modeling_llama_canon.py"), stand_in).unwrap();
         }
         let output = Command::new(python).arg("load.py").current_dir(&folder).output().unwrap();
-        let why = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "[1, 3, 97]\n", "{out}: {why}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "[1, 3, 97]\n", "{out}: {stderr}");
     }
 }

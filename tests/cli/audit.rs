@@ -1,12 +1,6 @@
 //! `canonc audit`: the published set as a snapshot, sets of locks and tables, rules, bad input.
 
-use std::path::Path;
-
-use super::super::{Ran, canonc, folder, root};
-
-fn shown(ran: &Ran, dir: &Path) -> String {
-    ran.text(dir)
-}
+use super::super::{canonc, folder, root};
 
 const ARCHS: &str = "\
 arch small {
@@ -50,7 +44,7 @@ fn locked(recipes: &[(&str, String)]) -> tempfile::TempDir {
 fn the_published_set() {
     let dir = folder(&[]);
     let ran = canonc(dir.path(), &["audit", "--published"]);
-    insta::assert_snapshot!("audit_published", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_published", ran.text(dir.path()));
 }
 
 #[test]
@@ -66,12 +60,12 @@ fn the_published_set_as_json() {
     assert_eq!(pairs.len(), 32);
     assert_eq!(pairs.iter().filter(|pair| pair["clean"] == true).count(), 17);
     let findings = json["findings"].as_array().unwrap();
-    let of = |rule: &str| findings.iter().find(|f| f["rule"] == rule).unwrap();
-    let share = of("twin-training");
+    let finding = |rule: &str| findings.iter().find(|f| f["rule"] == rule).unwrap();
+    let share = finding("twin-training");
     assert_eq!(share["key"], "arch.mixer.rope.share");
     assert_eq!(share["places"].as_array().unwrap().len(), 8);
     // The text truncates this list, the JSON does not.
-    assert_eq!(of("budget-in-comment")["places"].as_array().unwrap().len(), 64);
+    assert_eq!(finding("budget-in-comment")["places"].as_array().unwrap().len(), 64);
 }
 
 #[test]
@@ -90,7 +84,7 @@ fn the_page_lists_every_rule_and_key() {
 fn locks_of_a_clean_pair() {
     let dir = locked(&[("a", recipe("small", "")), ("acanon", recipe("smallcanon", ""))]);
     let ran = canonc(dir.path(), &["audit", "lockfiles"]);
-    insta::assert_snapshot!("audit_clean_locks", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_clean_locks", ran.text(dir.path()));
 }
 
 #[test]
@@ -106,7 +100,7 @@ fn locks_of_confounded_pairs() {
         ("c-lr0.002", recipe("small", "")),
     ]);
     let ran = canonc(dir.path(), &["audit", "lockfiles"]);
-    insta::assert_snapshot!("audit_confounded_locks", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_confounded_locks", ran.text(dir.path()));
 }
 
 /// With two pairs, one with other slot fills, neither is the majority, so both are reported.
@@ -131,7 +125,7 @@ fn locks_whose_slots_are_filled_in_two_ways() {
         assert_eq!(canonc(dir.path(), &["build", path]).code, 0);
     }
     let ran = canonc(dir.path(), &["audit", "lockfiles"]);
-    insta::assert_snapshot!("audit_two_fills", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_two_fills", ran.text(dir.path()));
 }
 
 #[test]
@@ -147,14 +141,13 @@ fn why_there_are_no_pairs() {
         let ran = canonc(dir.path(), &["audit", table]);
         let json = canonc(dir.path(), &["audit", table, "--json"]);
         let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
-        text +=
-            &format!("$ canonc audit {table}\n{}{}\n", shown(&ran, dir.path()), json["unpaired"]);
+        text += &format!("$ canonc audit {table}\n{}{}\n", ran.text(dir.path()), json["unpaired"]);
     }
     insta::assert_snapshot!("audit_no_pairs", text);
 }
 
 #[test]
-fn numbers_that_are_none() {
+fn nan_and_infinite_numbers_are_refused() {
     let yaml = LINGUA.replace("steps: 240000", "steps: .inf");
     let dir = folder(&[
         ("nan.tsv", "name\toptimizer.lr\nA\t0.1\nB\tNaN\n"),
@@ -166,7 +159,7 @@ fn numbers_that_are_none() {
     for path in ["nan.tsv", "large.csv", "run.yaml"] {
         let ran = canonc(dir.path(), &["audit", path]);
         assert_eq!(ran.code, 2, "{path}");
-        text += &format!("$ canonc audit {path}\n{}", shown(&ran, dir.path()));
+        text += &format!("$ canonc audit {path}\n{}", ran.text(dir.path()));
     }
     insta::assert_snapshot!("audit_no_numbers", text);
     // A difference in an unknown key may matter, so it is reported.
@@ -182,7 +175,7 @@ fn locks_of_a_sweep_off_its_invariant() {
     let text = recipe("small", "").replace("optimizer = { lr = 0.003, weight_decay = 0.1 }\n", "");
     let dir = locked(&[("s", format!("{text}{sweep}"))]);
     let ran = canonc(dir.path(), &["audit", "lockfiles"]);
-    insta::assert_snapshot!("audit_sweep", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_sweep", ran.text(dir.path()));
 }
 
 #[test]
@@ -212,7 +205,7 @@ fn the_locks_of_the_published_set() {
         .unwrap()
         .iter()
         .filter(|finding| matches!(finding["severity"].as_str(), Some("confound" | "error")));
-    let found: Vec<(&str, &str, usize)> = failing
+    let failures: Vec<(&str, &str, usize)> = failing
         .map(|finding| {
             let text = |key: &str| finding[key].as_str().unwrap();
             (text("rule"), text("key"), finding["places"].as_array().unwrap().len())
@@ -224,7 +217,7 @@ fn the_locks_of_the_published_set() {
         ("lr-wd-steps", "optimizer.lr * optimizer.weight_decay * budget.steps", 6),
         ("data-order", "curve", 1),
     ];
-    assert_eq!(found, want);
+    assert_eq!(failures, want);
     let clean = json["pairs"].as_array().unwrap().iter().filter(|pair| pair["clean"] == true);
     // 17, plus five pairs that differ only in the revision of the code that wrote their dumps.
     assert_eq!(clean.count(), 22);
@@ -316,14 +309,14 @@ fn keys_that_only_another_trainer_reads() {
     let diff = ["diff", "lockfiles/a.lock", "lockfiles/acanon.lock", "--treatment", "canon"];
     let ran = canonc(dir.path(), &diff);
     assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
-    let mut out = format!("$ canonc {}\n{}", diff.join(" "), shown(&ran, dir.path()));
+    let mut out = format!("$ canonc {}\n{}", diff.join(" "), ran.text(dir.path()));
     let ours = [&diff[..], &["--trainer", "canonc"]].concat();
     let ran = canonc(dir.path(), &ours);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
-    out += &format!("$ canonc {}\n{}", ours.join(" "), shown(&ran, dir.path()));
+    out += &format!("$ canonc {}\n{}", ours.join(" "), ran.text(dir.path()));
     let ran = canonc(dir.path(), &["audit", "lockfiles"]);
     assert_eq!(ran.code, 1);
-    out += &format!("$ canonc audit lockfiles\n{}", shown(&ran, dir.path()));
+    out += &format!("$ canonc audit lockfiles\n{}", ran.text(dir.path()));
     let pair = "base = \"a\"\ntreatment = [\"canon\"]\n[arms]\na = \"a.toml\"\nacanon = \"acanon.toml\"\n\
                 [seeds]\ninit = [1]\ndata = [1]\n";
     for (name, head, code) in
@@ -334,7 +327,7 @@ fn keys_that_only_another_trainer_reads() {
         let build = ["build", &format!("recipes/{name}.toml")];
         let ran = canonc(dir.path(), &build);
         assert_eq!(ran.code, code, "{name}: {}{}", ran.stdout, ran.stderr);
-        out += &format!("$ canonc {}\n{}", build.join(" "), shown(&ran, dir.path()));
+        out += &format!("$ canonc {}\n{}", build.join(" "), ran.text(dir.path()));
     }
     let lock = std::fs::read_to_string(dir.path().join("lockfiles/d.lock")).unwrap();
     assert!(
@@ -420,7 +413,7 @@ help = \"train for 1000 steps\"
 ";
     let dir = folder(&[("runs.tsv", TABLE), ("mine.toml", rules)]);
     let ran = canonc(dir.path(), &["audit", "runs.tsv", "--rules", "mine.toml"]);
-    insta::assert_snapshot!("audit_table", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_table", ran.text(dir.path()));
 }
 
 #[test]
@@ -433,15 +426,15 @@ fn curves_of_ones_own() {
             // Noise that all runs share, except run 4.
             let noise = |seed: u64| (seed.wrapping_mul(2_654_435_761) >> 8 & 1023) as f64 / 1e5;
             let shared = noise(if run == 4 { step * 31 + 7 } else { step });
-            let own = noise(step * 977 + run) / 100.0;
+            let run_noise = noise(step * 977 + run) / 100.0;
             let spike = if (run, step) == (1, 60) { 0.5 } else { 0.0 };
-            let loss = 2.0 + 1.0 / step as f64 + shared + own + spike + run as f64 * 0.01;
+            let loss = 2.0 + 1.0 / step as f64 + shared + run_noise + spike + run as f64 * 0.01;
             curves += &format!("r{run},{step},{loss:.6}\n");
         }
     }
     let dir = folder(&[("runs.csv", &table), ("losses.csv", &curves)]);
     let ran = canonc(dir.path(), &["audit", "runs.csv", "--curves", "losses.csv"]);
-    insta::assert_snapshot!("audit_curves", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_curves", ran.text(dir.path()));
 }
 
 /// Twins as Lingua's recipes: the budget is only in a comment, and one has RoPE on a quarter of its heads.
@@ -476,10 +469,9 @@ fn recipes_of_lingua() {
         ("old/llamacanon-1B-1T-lr0.002.yaml", &canon),
     ]);
     let ran = canonc(dir.path(), &["audit", "old"]);
-    insta::assert_snapshot!("audit_lingua", shown(&ran, dir.path()));
+    insta::assert_snapshot!("audit_lingua", ran.text(dir.path()));
 }
 
-/// Comments either give the number of devices clearly, or are reported by line.
 /// Recipes that canonc exported: their comment gives the devices, and files of one name have the names of their keys.
 #[test]
 fn exported_recipes_in_place() {
@@ -507,6 +499,7 @@ fn exported_recipes_in_place() {
     assert_eq!(rules, ["budget-in-comment", "twin-cosmetic", "twin-cosmetic"]);
 }
 
+/// Comments either give the number of devices clearly, or are reported by line.
 #[test]
 fn comments_about_devices() {
     let with = |comment: &str| LINGUA.replace("# 128 H200 GPUs", comment);
@@ -586,7 +579,7 @@ fn what_cannot_be_audited() {
     ] {
         let ran = canonc(dir.path(), arguments);
         assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.stderr);
-        text += &format!("$ canonc {}\n{}", arguments.join(" "), shown(&ran, dir.path()));
+        text += &format!("$ canonc {}\n{}", arguments.join(" "), ran.text(dir.path()));
     }
     insta::assert_snapshot!("audit_bad_input", text);
 }

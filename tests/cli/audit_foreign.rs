@@ -84,61 +84,63 @@ fn keys_of_a_launch_that_choose_what_runs_are_confounds() {
     assert!(ran.stdout.contains("twin-budget"), "{}", ran.stdout);
 }
 
+/// A pair in each format; the arm with Canon layers has this learning rate, and the other one 1e-3.
+fn pair_in_each_format(lr: &str) -> Vec<(String, String)> {
+    let yaml = |lr: &str, canon: &str| {
+        format!(
+            "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nlearning_rate: {lr}\nreport_to: none\n{canon}"
+        )
+    };
+    let toml = |lr: &str, canon: &str| {
+        format!(
+            "model_type = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\nlearning_rate = {lr}\n{canon}"
+        )
+    };
+    let json = |name: &str, lr: &str, canon: &str| {
+        format!(
+            "{{\"name\": \"{name}\", \"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"learning_rate\": {lr}, \"canon_set\": \"{canon}\", \"eval_loss\": 2.31}}"
+        )
+    };
+    let rows = |separator: &str| {
+        let row = |cells: [&str; 6]| cells.join(separator);
+        [
+            row(["name", "model_type", "hidden_size", "learning_rate", "canon_set", "note"]),
+            row(["run", "llama", "64", "1e-3", "", "\"two\nlines\""]),
+            row(["run_canon", "llama", "64", lr, "ABCD", "x"]),
+        ]
+        .join("\n")
+    };
+    vec![
+        ("yaml/run.yaml".to_owned(), yaml("1e-3", "")),
+        ("yaml/run_canon.yml".to_owned(), yaml(lr, "canon_set: ABCD\n")),
+        ("toml/run.toml".to_owned(), toml("1e-3", "")),
+        ("toml/run_canon.toml".to_owned(), toml(lr, "canon_set = \"ABCD\"\n")),
+        ("json/run.json".to_owned(), json("a", "1e-3", "")),
+        ("json/run_canon.json".to_owned(), json("b", lr, "ABCD")),
+        (
+            "list/runs.json".to_owned(),
+            format!("[{},\n{}]", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+        ),
+        (
+            "lines/runs.jsonl".to_owned(),
+            format!("{}\n{}\n", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
+        ),
+        ("comma/runs.csv".to_owned(), rows(",")),
+        ("semicolon/runs.csv".to_owned(), rows(";")),
+        (
+            "markdown/runs.md".to_owned(),
+            format!(
+                "# Runs\n\n| name | hidden_size | `learning_rate` | num_hidden_layers | canon_set |\n|---|---:|---|---|---|\n| run | 64 | 1e-3 | 2 | |\n| **run_canon** | 64 | {lr} | 2 | ABCD |\n"
+            ),
+        ),
+    ]
+}
+
 /// One pair in each format, with a harmless difference, and with another learning rate.
 #[test]
 fn every_format_gives_the_same_answer() {
-    let pair = |lr: &str| {
-        let yaml = |lr: &str, canon: &str| {
-            format!(
-                "model_type: llama\nhidden_size: 64\nnum_hidden_layers: 2\nlearning_rate: {lr}\nreport_to: none\n{canon}"
-            )
-        };
-        let toml = |lr: &str, canon: &str| {
-            format!(
-                "model_type = \"llama\"\nhidden_size = 64\nnum_hidden_layers = 2\nlearning_rate = {lr}\n{canon}"
-            )
-        };
-        let json = |name: &str, lr: &str, canon: &str| {
-            format!(
-                "{{\"name\": \"{name}\", \"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"learning_rate\": {lr}, \"canon_set\": \"{canon}\", \"eval_loss\": 2.31}}"
-            )
-        };
-        let rows = |separator: &str| {
-            let row = |cells: [&str; 6]| cells.join(separator);
-            [
-                row(["name", "model_type", "hidden_size", "learning_rate", "canon_set", "note"]),
-                row(["run", "llama", "64", "1e-3", "", "\"two\nlines\""]),
-                row(["run_canon", "llama", "64", lr, "ABCD", "x"]),
-            ]
-            .join("\n")
-        };
-        vec![
-            ("yaml/run.yaml".to_owned(), yaml("1e-3", "")),
-            ("yaml/run_canon.yml".to_owned(), yaml(lr, "canon_set: ABCD\n")),
-            ("toml/run.toml".to_owned(), toml("1e-3", "")),
-            ("toml/run_canon.toml".to_owned(), toml(lr, "canon_set = \"ABCD\"\n")),
-            ("json/run.json".to_owned(), json("a", "1e-3", "")),
-            ("json/run_canon.json".to_owned(), json("b", lr, "ABCD")),
-            (
-                "list/runs.json".to_owned(),
-                format!("[{},\n{}]", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
-            ),
-            (
-                "lines/runs.jsonl".to_owned(),
-                format!("{}\n{}\n", json("run", "1e-3", ""), json("run_canon", lr, "ABCD")),
-            ),
-            ("comma/runs.csv".to_owned(), rows(",")),
-            ("semicolon/runs.csv".to_owned(), rows(";")),
-            (
-                "markdown/runs.md".to_owned(),
-                format!(
-                    "# Runs\n\n| name | hidden_size | `learning_rate` | num_hidden_layers | canon_set |\n|---|---:|---|---|---|\n| run | 64 | 1e-3 | 2 | |\n| **run_canon** | 64 | {lr} | 2 | ABCD |\n"
-                ),
-            ),
-        ]
-    };
     for (lr, code, clean) in [("0.001", 0, 1), ("0.002", 1, 0)] {
-        let files = pair(lr);
+        let files = pair_in_each_format(lr);
         let named: Vec<(&str, &str)> =
             files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
         let dir = folder(&named);
@@ -159,15 +161,15 @@ fn every_format_gives_the_same_answer() {
 #[test]
 fn a_hydra_file_keeps_its_own_words() {
     let hydra = "defaults:\n  - model: small\nmodel:\n  layers: 12\n  width: 768\noptimizer:\n  lr: 3e-4\ntrainer:\n  dir: ${hydra:runtime.cwd}/x\n  amp: on\n";
-    let other = hydra.replace("width: 768", "width: 512");
-    let dir = folder(&[("a.yaml", hydra), ("b.yaml", &other)]);
+    let narrow = hydra.replace("width: 768", "width: 512");
+    let dir = folder(&[("a.yaml", hydra), ("b.yaml", &narrow)]);
     let ran = audit(dir.path(), &["a.yaml", "b.yaml"]);
     assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
     insta::assert_snapshot!("audit_hydra", ran.text(dir.path()));
     // Nor where its section has the name of one of ours.
     let arch = folder(&[
         ("a.yaml", &hydra.replace("model:\n", "arch:\n")),
-        ("b.yaml", &other.replace("model:\n", "arch:\n")),
+        ("b.yaml", &narrow.replace("model:\n", "arch:\n")),
     ]);
     let named = audit(arch.path(), &["a.yaml", "b.yaml", "--json"]);
     assert_eq!(named.code, 0, "{}{}", named.stdout, named.stderr);
@@ -237,10 +239,10 @@ fn settings_that_are_named_like_results_are_compared() {
 #[test]
 fn tables_of_other_people_are_judged_by_what_their_columns_are() {
     let head = "name,canon_set,learning_rate,per_device_train_batch_size,num_train_epochs";
-    let rows = |column: &str, one: &str, other: &str| {
-        format!("{head},{column}\ngpt,,1e-3,8,3,{one}\ngpt-canon,ABCD,0.001,8,3,{other}\n")
+    let rows = |column: &str, plain: &str, canon: &str| {
+        format!("{head},{column}\ngpt,,1e-3,8,3,{plain}\ngpt-canon,ABCD,0.001,8,3,{canon}\n")
     };
-    for (column, one, other, code) in [
+    for (column, plain, canon, code) in [
         ("torch", "2.1", "2.10", 1),
         ("commit", "12e5", "1200000", 1),
         ("dataset_version", "1.1", "1.10", 1),
@@ -272,10 +274,10 @@ fn tables_of_other_people_are_judged_by_what_their_columns_are() {
         ("Unnamed: 0", "0", "1", 0),
         ("", "adam", "sgd", 2),
     ] {
-        let dir = folder(&[("runs.csv", &rows(column, one, other))]);
+        let dir = folder(&[("runs.csv", &rows(column, plain, canon))]);
         let ran = audit(dir.path(), &["runs.csv"]);
-        let said = format!("{column}: {one} | {other}: {}{}", ran.stdout, ran.stderr);
-        assert_eq!(ran.code, code, "{said}");
+        let context = format!("{column}: {plain} | {canon}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.code, code, "{context}");
     }
 }
 

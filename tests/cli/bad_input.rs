@@ -7,8 +7,8 @@ use crate::{GOOD, canonc, folder, root};
 
 #[test]
 fn a_file_that_is_not_there() {
-    let near = canonc(&root(), &["show", "arch/lama_1B.canon"]);
-    insta::assert_snapshot!("near", near.text(&root()));
+    let similar = canonc(&root(), &["show", "arch/lama_1B.canon"]);
+    insta::assert_snapshot!("near", similar.text(&root()));
     let far = canonc(&root(), &["graph", "nowhere/x.canon"]);
     insta::assert_snapshot!("far", far.text(&root()));
 }
@@ -128,7 +128,7 @@ fn as_deep_as_the_bounds_allow() {
 }
 
 #[test]
-fn what_was_probably_meant() {
+fn suggestions_name_what_was_probably_meant() {
     let dir = folder(&[
         ("arch/good_1B.canon", GOOD),
         ("model/config.json", "{\"model_type\": \"llama\"}"),

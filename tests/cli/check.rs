@@ -44,7 +44,7 @@ fn a_warning_is_no_error() {
 }
 
 #[test]
-fn what_is_shared_is_reported_once() {
+fn errors_of_a_shared_import_are_reported_once() {
     let broken = "block half(x) {\n  y = silu(\n}\n";
     let importer = "import half from \"broken.canon\"\n";
     let dir = folder(&[("broken.canon", broken), ("a.canon", importer), ("b.canon", importer)]);

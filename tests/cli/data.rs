@@ -9,12 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tasks::task;
 
-use crate::{Ran, canonc, command, folder, root};
-
-/// Runs a line, split at blanks.
-fn ran(dir: &Path, line: &str) -> Ran {
-    canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
-}
+use crate::{canonc, command, folder, root, run_line};
 
 fn vectors(task: &str) -> Value {
     let path = root().join(format!("tests/golden/playground/{task}.json"));
@@ -47,7 +42,7 @@ fn arguments(task: &str, case: &Value, background: Option<&Path>) -> Vec<String>
     arguments
 }
 
-/// Runs `run` for every case of a task with seed 42 and a digest.
+/// Calls `check` for every case of a task with seed 42 and a digest; returns their number.
 fn with_cases(
     task: &str,
     digest: &str,
@@ -149,42 +144,49 @@ fn samples_are_shown_and_counted() {
         // Skip texts: they are long, and would be shown a second time as bytes.
         if !["capo", "multihop"].contains(&task) {
             let line = format!("data generate {task} {set} --count 2");
-            snapshots.push((line.to_string(), ran(dir, &line).text(dir)));
+            snapshots.push((line.to_string(), run_line(dir, &line).text(dir)));
         }
         for line in [
             format!("data inspect {task} {set} --count 2 --seed 7"),
             format!("data stats {task} {set} --count 50"),
         ] {
-            snapshots.push((line.to_string(), ran(dir, &line).text(dir)));
+            snapshots.push((line.to_string(), run_line(dir, &line).text(dir)));
         }
     }
     let json = "data stats depo --set N=4 --set K=2 --set mini_vocab=3 --set min_tlen=1 \
                 --set max_tlen=2 --count 50 --json";
-    snapshots.push((json.to_string(), ran(dir, json).text(dir)));
+    snapshots.push((json.to_string(), run_line(dir, json).text(dir)));
     support::assert_cases!("tests/cli", "samples_are_shown_and_counted", snapshots);
     assert_eq!(SMALL.map(|(task, _)| task).as_slice(), task::names());
 }
 
 #[test]
-fn numbered_samples_are_where_they_are_looked_for() {
+fn indexed_samples_do_not_depend_on_the_range() {
     let dir = folder(&[("small.json", GRAMMAR)]);
     let dir = dir.path();
     for (task, set) in SMALL {
-        let of = |from: u64, count: u64| {
+        let generated = |from: u64, count: u64| {
             let what = format!("--order indexed --from {from} --count {count}");
-            let ran = ran(dir, &format!("data generate {task} {set} {what}"));
+            let ran = run_line(dir, &format!("data generate {task} {set} {what}"));
             assert_eq!(ran.code, 0, "{}", ran.stderr);
             ran.stdout
         };
-        assert_eq!(of(0, 8), of(0, 3) + &of(3, 1) + &of(4, 4), "{task}");
-        assert_ne!(of(0, 8), of(1 << 40, 8), "{task}");
+        assert_eq!(
+            generated(0, 8),
+            generated(0, 3) + &generated(3, 1) + &generated(4, 4),
+            "{task}"
+        );
+        assert_ne!(generated(0, 8), generated(1 << 40, 8), "{task}");
     }
-    let shown = ran(dir, "data inspect mano --set L=3 --order indexed --from 18446744073709551610");
+    let shown =
+        run_line(dir, "data inspect mano --set L=3 --order indexed --from 18446744073709551610");
     assert!(shown.stdout.starts_with("mano sample 18446744073709551610: "), "{}", shown.stdout);
     let inspected =
-        ran(dir, "data inspect lano --set grammar=@small.json --order indexed --from 9");
-    let tokens =
-        ran(dir, "data generate lano --set grammar=@small.json --order indexed --from 9 --count 1");
+        run_line(dir, "data inspect lano --set grammar=@small.json --order indexed --from 9");
+    let tokens = run_line(
+        dir,
+        "data generate lano --set grammar=@small.json --order indexed --from 9 --count 1",
+    );
     let count = tokens.stdout.matches(',').count() + 1;
     assert!(inspected.stdout.starts_with(&format!("lano sample 9: {count} tokens\n")));
 }
@@ -196,7 +198,7 @@ fn formats_follow_the_files_name() {
     for (name, start) in
         [("a.parquet", b"PAR1"), ("a.bin", b"\x05\0\0\0"), ("a.jsonl", b"{\"to"), ("a", b"{\"to")]
     {
-        let ran = ran(
+        let ran = run_line(
             dir,
             &format!("data generate mano --set L=1 --set lens=[1] --count 2 --out {name}"),
         );
@@ -204,35 +206,114 @@ fn formats_follow_the_files_name() {
         let bytes = fs::read(dir.join(name)).unwrap();
         assert!(bytes.starts_with(start) || name == "a.bin" && bytes[0] == 7, "{name}: {bytes:?}");
     }
-    let asked = ran(dir, "data generate mano --set L=1 --count 2 --format bin --out b.jsonl");
+    let asked = run_line(dir, "data generate mano --set L=1 --count 2 --format bin --out b.jsonl");
     assert!(asked.stderr.starts_with("`b.jsonl`: 2 samples, "), "{}", asked.stderr);
     assert!(fs::read(dir.join("b.jsonl")).unwrap().ends_with(b"\0\0"));
 }
 
+/// Lines after `data generate` that are refused; `DEPO` stands for its required parameters.
+const HOSTILE: &[&str] = &[
+    "deop --set N=3",
+    "DEPO --set N=2551",
+    "DEPO --set N=2",
+    "DEPO --set N=0",
+    "DEPO --set N=12 --set K=9",
+    "DEPO --set N=12 --set M=0",
+    "DEPO --set N=12 --set QA=true --mode train",
+    "depo --set N=12 --set K=500 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2",
+    "depo --set N=12 --set K=0 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2",
+    "depo --set N=12 --set K=2 --set mini_vocab=50 --set min_tlen=3 --set max_tlen=2",
+    "brevo --set N=337 --set multi=true",
+    "brevo --set N=9001",
+    "brevo --set N=-3",
+    "brevo --set N=99999999999999999999",
+    "brevo --set N=1e3",
+    "brevo --set N=many",
+    "brevo --set n=12",
+    "brevo --set N=12.0",
+    "brevo --set brevo.N=12",
+    "brevo --set data.brevo.N=12",
+    "lano --set lano.config=cfg3f",
+    "brevo --set N",
+    "brevo --set =12",
+    "brevo",
+    "mano --set L=4 --set ttype=asmd --set value_mod=24",
+    "mano --set L=40 --set ttype=d --set value_mod=5",
+    "mano --set L=5 --set lens=[7]",
+    "mano --set L=@",
+    "mano --set L=4 --set ttype=",
+    "mano --set L=4 --set value_mod=1",
+    "mano --set L=4 --set lens=[]",
+    "mano --set L=4 --set lens=[2,1,2]",
+    "mano --set L=4 --set lens=[1,2] --set qids=[3,3]",
+    "mano --set L=4 --set lens=[1,\"x\"]",
+    "mano --set L=9223372036854775807",
+    "lano",
+    "lano --set config=cfg3z",
+    "lano --set config=cfg3f --set grammar=@empty.json",
+    "lano --set grammar=@cyclic.json",
+    "lano --set grammar=@long.json",
+    "lano --set grammar=@rulesless.json",
+    "lano --set grammar=@empty.json",
+    "lano --set grammar=@nothing.json",
+    "lano --set grammar=@cut.json",
+    "lano --set grammar=@deep.json",
+    "lano --set grammar=@list.json",
+    "lano --set grammar=@bytes.json",
+    "lano --set grammar=@smal.json",
+    "lano --set grammar=@.",
+    "capo --set N=0",
+    "capo --set N=10000001",
+    "capo --set people_seed=-1",
+    "capo --set pronoun=they",
+    "multihop --set N=61 --set hops=1",
+    "multihop --set N=5 --set hops=0",
+    "multihop --set N=5 --set hops=999999",
+    "multihop --set N=5 --set hops=1 --set M=200",
+    "multihop --set N=5 --set hops=1 --set M=200 --set background=@blank.txt",
+    "brevo --set N=12 --from 1",
+    "brevo --set N=12 --seed -1",
+    "brevo --set N=12 --count 0",
+    "brevo --set N=12 --count 18446744073709551616",
+    "brevo --set N=12 --out no/where.jsonl",
+    "brevo --set N=12 --out .",
+    "brevo --set N=12 --out a.parquet/",
+    "brevo --set N=12 --out cut.json/",
+    "brevo --set N=12 --out a.parquet/.",
+    "brevo --set N=12 --out=",
+    "brevo --set N=12 --order indexed --from 18446744073709551610 --count 10",
+    "brevo --set N=12 --order indexed --from 18446744073709551615 --count 1",
+    "brevo --set N=12 --order indexed --from 1 --count 18446744073709551615",
+    "brevo --set N=12 --from 18446744073709551610 --count 10",
+];
+
+/// The small grammar with its first `from` replaced.
+fn grammar(from: &str, to: &str) -> String {
+    assert!(GRAMMAR.contains(from), "{from}");
+    GRAMMAR.replacen(from, to, 1)
+}
+
+/// A grammar whose sentences double in size on each of 64 levels.
+fn doubling_grammar() -> String {
+    let level = |level: u32| match level {
+        64 => r#"[{"id": 1}]"#.to_owned(),
+        _ => format!(r#"[{{"id": {}, "children": [[0, 0]]}}]"#, 100 - level),
+    };
+    let all: Vec<String> = (0..=64).map(level).collect();
+    let idx: Vec<String> =
+        (0..=64).map(|level| format!("[{}]", if level == 64 { 1 } else { 100 - level })).collect();
+    format!(
+        r#"{{"depth": 64, "num_sym": 1, "sizes": {:?}, "idx": [{}], "all": [{}]}}"#,
+        [1; 65],
+        idx.join(","),
+        all.join(",")
+    )
+}
+
 #[test]
 fn hostile_parameters_are_answered() {
-    let grammar = |from: &str, to: &str| {
-        assert!(GRAMMAR.contains(from), "{from}");
-        GRAMMAR.replacen(from, to, 1)
-    };
     let cyclic = grammar(r#""children": [[0, 1]]}, {"id": 7"#, r#""children": [[2]]}, {"id": 7"#);
-    let long: String = {
-        // Doubles in size on each of 64 levels.
-        let level = |level: u32| match level {
-            64 => r#"[{"id": 1}]"#.to_owned(),
-            _ => format!(r#"[{{"id": {}, "children": [[0, 0]]}}]"#, 100 - level),
-        };
-        let all: Vec<String> = (0..=64).map(level).collect();
-        let idx: Vec<String> = (0..=64)
-            .map(|level| format!("[{}]", if level == 64 { 1 } else { 100 - level }))
-            .collect();
-        format!(
-            r#"{{"depth": 64, "num_sym": 1, "sizes": {:?}, "idx": [{}], "all": [{}]}}"#,
-            [1; 65],
-            idx.join(","),
-            all.join(",")
-        )
-    };
+    let long = doubling_grammar();
     let dir = folder(&[
         ("cyclic.json", &cyclic),
         ("long.json", &long),
@@ -246,90 +327,15 @@ fn hostile_parameters_are_answered() {
     ]);
     let dir = dir.path();
     fs::write(dir.join("bytes.json"), b"{\"depth\": \"\xff\"}").unwrap();
-    let depo = "depo --set K=8 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2";
     let mut snapshots: Vec<(String, String)> = Vec::new();
-    for line in [
-        "deop --set N=3".to_owned(),
-        format!("{depo} --set N=2551"),
-        format!("{depo} --set N=2"),
-        format!("{depo} --set N=0"),
-        format!("{depo} --set N=12 --set K=9"),
-        format!("{depo} --set N=12 --set M=0"),
-        format!("{depo} --set N=12 --set QA=true --mode train"),
-        "depo --set N=12 --set K=500 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2"
-            .to_owned(),
-        "depo --set N=12 --set K=0 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2"
-            .to_owned(),
-        "depo --set N=12 --set K=2 --set mini_vocab=50 --set min_tlen=3 --set max_tlen=2"
-            .to_owned(),
-        "brevo --set N=337 --set multi=true".to_owned(),
-        "brevo --set N=9001".to_owned(),
-        "brevo --set N=-3".to_owned(),
-        "brevo --set N=99999999999999999999".to_owned(),
-        "brevo --set N=1e3".to_owned(),
-        "brevo --set N=many".to_owned(),
-        "brevo --set n=12".to_owned(),
-        "brevo --set N=12.0".to_owned(),
-        "brevo --set brevo.N=12".to_owned(),
-        "brevo --set data.brevo.N=12".to_owned(),
-        "lano --set lano.config=cfg3f".to_owned(),
-        "brevo --set N".to_owned(),
-        "brevo --set =12".to_owned(),
-        "brevo".to_owned(),
-        "mano --set L=4 --set ttype=asmd --set value_mod=24".to_owned(),
-        "mano --set L=40 --set ttype=d --set value_mod=5".to_owned(),
-        "mano --set L=5 --set lens=[7]".to_owned(),
-        "mano --set L=@".to_owned(),
-        "mano --set L=4 --set ttype=".to_owned(),
-        "mano --set L=4 --set value_mod=1".to_owned(),
-        "mano --set L=4 --set lens=[]".to_owned(),
-        "mano --set L=4 --set lens=[2,1,2]".to_owned(),
-        "mano --set L=4 --set lens=[1,2] --set qids=[3,3]".to_owned(),
-        "mano --set L=4 --set lens=[1,\"x\"]".to_owned(),
-        "mano --set L=9223372036854775807".to_owned(),
-        "lano".to_owned(),
-        "lano --set config=cfg3z".to_owned(),
-        "lano --set config=cfg3f --set grammar=@empty.json".to_owned(),
-        "lano --set grammar=@cyclic.json".to_owned(),
-        "lano --set grammar=@long.json".to_owned(),
-        "lano --set grammar=@rulesless.json".to_owned(),
-        "lano --set grammar=@empty.json".to_owned(),
-        "lano --set grammar=@nothing.json".to_owned(),
-        "lano --set grammar=@cut.json".to_owned(),
-        "lano --set grammar=@deep.json".to_owned(),
-        "lano --set grammar=@list.json".to_owned(),
-        "lano --set grammar=@bytes.json".to_owned(),
-        "lano --set grammar=@smal.json".to_owned(),
-        "lano --set grammar=@.".to_owned(),
-        "capo --set N=0".to_owned(),
-        "capo --set N=10000001".to_owned(),
-        "capo --set people_seed=-1".to_owned(),
-        "capo --set pronoun=they".to_owned(),
-        "multihop --set N=61 --set hops=1".to_owned(),
-        "multihop --set N=5 --set hops=0".to_owned(),
-        "multihop --set N=5 --set hops=999999".to_owned(),
-        "multihop --set N=5 --set hops=1 --set M=200".to_owned(),
-        "multihop --set N=5 --set hops=1 --set M=200 --set background=@blank.txt".to_owned(),
-        "brevo --set N=12 --from 1".to_owned(),
-        "brevo --set N=12 --seed -1".to_owned(),
-        "brevo --set N=12 --count 0".to_owned(),
-        "brevo --set N=12 --count 18446744073709551616".to_owned(),
-        "brevo --set N=12 --out no/where.jsonl".to_owned(),
-        "brevo --set N=12 --out .".to_owned(),
-        "brevo --set N=12 --out a.parquet/".to_owned(),
-        "brevo --set N=12 --out cut.json/".to_owned(),
-        "brevo --set N=12 --out a.parquet/.".to_owned(),
-        "brevo --set N=12 --out=".to_owned(),
-        "brevo --set N=12 --order indexed --from 18446744073709551610 --count 10".to_owned(),
-        "brevo --set N=12 --order indexed --from 18446744073709551615 --count 1".to_owned(),
-        "brevo --set N=12 --order indexed --from 1 --count 18446744073709551615".to_owned(),
-        "brevo --set N=12 --from 18446744073709551610 --count 10".to_owned(),
-    ] {
+    let depo = "depo --set K=8 --set mini_vocab=50 --set min_tlen=1 --set max_tlen=2";
+    for line in HOSTILE {
+        let line = line.replace("DEPO", depo);
         let count = if line.contains("--count") { "" } else { " --count 1" };
-        let ran = ran(dir, &format!("data generate {line}{count}"));
+        let ran = run_line(dir, &format!("data generate {line}{count}"));
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{line}: {}", ran.stderr);
         assert!(ran.stderr.starts_with("error: ") && ran.stderr.len() < 600, "{}", ran.stderr);
-        snapshots.push((line.to_string(), ran.stderr.clone()));
+        snapshots.push((line, ran.stderr));
     }
     support::assert_cases!("tests/cli", "hostile_parameters_are_answered", snapshots);
     for command in ["inspect", "stats"] {
@@ -337,22 +343,22 @@ fn hostile_parameters_are_answered() {
             "data {command} mano --set L=3 --order indexed --from {} --count 3",
             u64::MAX - 2
         );
-        let ran = ran(dir, &line);
+        let ran = run_line(dir, &line);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{line}: {}", ran.stderr);
-        let said = format!("from is {} and count 3, but", u64::MAX - 2);
-        assert!(ran.stderr.contains(&said) && ran.stderr.contains("help: "), "{}", ran.stderr);
+        let message = format!("from is {} and count 3, but", u64::MAX - 2);
+        assert!(ran.stderr.contains(&message) && ran.stderr.contains("help: "), "{}", ran.stderr);
     }
     // Nothing was written, not even partly.
     assert_eq!(fs::read_dir(dir).unwrap().count(), 10);
 }
 
 #[test]
-fn what_the_published_code_takes_is_taken() {
+fn parameters_that_the_published_code_accepts_are_accepted() {
     let dir = folder(&[]);
     // More hops and more questions than names; as many names as possible.
     let around = "data inspect depo --set N=3 --set K=499 --set M=65536 --set mini_vocab=1 \
                   --set min_tlen=1 --set max_tlen=3 --mode test";
-    let ran = ran(dir.path(), around);
+    let ran = run_line(dir.path(), around);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert_eq!(ran.stdout.matches("(right)").count(), 3, "{}", ran.stdout);
 }
@@ -371,7 +377,7 @@ fn a_closed_pipe_ends_it_quietly() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_file_is_as_it_was() {
+fn an_interrupted_output_file_is_left_unchanged() {
     let before = "{\"tokens\":[1]}\n";
     let dir = folder(&[("old.jsonl", before)]);
     let dir = dir.path();
@@ -404,11 +410,11 @@ fn an_interrupted_file_is_as_it_was() {
             std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(kill.unwrap().success());
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(130), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(130), "{stderr}");
         assert!(
-            said.starts_with("error: interrupted after ") && said.contains("is unchanged"),
-            "{said}"
+            stderr.starts_with("error: interrupted after ") && stderr.contains("is unchanged"),
+            "{stderr}"
         );
         assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
         assert_eq!(fs::read_to_string(dir.join("old.jsonl")).unwrap(), before);
@@ -423,12 +429,15 @@ fn a_full_disk_is_no_finished_file() {
         let line = format!(
             "data generate mano --set L=3 --count 100000 --format {format} --out /dev/full"
         );
-        let ran = ran(dir.path(), &line);
+        let ran = run_line(dir.path(), &line);
         assert_eq!(ran.code, 3);
         assert_eq!(ran.stderr, "error: `/dev/full` cannot be written: the disk is full\n");
     }
     // A device is written to, not replaced.
-    assert_eq!(ran(dir.path(), "data generate mano --set L=3 --count 9 --out /dev/null").code, 0);
+    assert_eq!(
+        run_line(dir.path(), "data generate mano --set L=3 --count 9 --out /dev/null").code,
+        0
+    );
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
@@ -444,17 +453,17 @@ fn memory_does_not_grow_with_the_count() {
         .args(["-c", &script, env!("CARGO_BIN_EXE_canonc")])
         .output()
         .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let bytes = said.split(", ").last().unwrap().trim_end_matches(" bytes\n").replace(',', "");
-    assert!(bytes.parse::<u64>().unwrap() > 500_000 * 1024, "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let bytes = stderr.split(", ").last().unwrap().trim_end_matches(" bytes\n").replace(',', "");
+    assert!(bytes.parse::<u64>().unwrap() > 500_000 * 1024, "{stderr}");
 }
 
 #[test]
 fn help_lists_every_parameter() {
-    let help = ran(&root(), "data generate --help").stdout;
+    let help = run_line(&root(), "data generate --help").stdout;
     for task in task::names() {
-        let asked = ran(&root(), &format!("data generate {task} --set x=1 --count 1")).stderr;
+        let asked = run_line(&root(), &format!("data generate {task} --set x=1 --count 1")).stderr;
         let names: Vec<&str> = asked.split('`').skip(1).step_by(2).collect();
         let line = help.lines().find(|line| line.starts_with(&format!("  {task} "))).unwrap();
         // Backticks also enclose the unknown name, the task and the help.

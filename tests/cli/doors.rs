@@ -2,13 +2,8 @@
 //! reported, and an error gives the next command to type.
 
 use std::fs;
-use std::path::Path;
 
-use crate::{Ran, canonc, folder, root};
-
-fn ran(dir: &Path, line: &str) -> Ran {
-    canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
-}
+use crate::{Ran, canonc, folder, root, run_line};
 
 /// The number of tokens in the line of a source, for the tokenizer of bytes.
 fn tokens(ran: &Ran) -> String {
@@ -33,7 +28,8 @@ fn marks_and_line_ends_of_other_systems() {
         ("lines.jsonl", "1 document, 4 tokens"),
         ("unnamed", "1 document, 4 tokens"),
     ] {
-        let ran = ran(dir.path(), &format!("data prepare {line} --out out/{}.index", line.len()));
+        let ran =
+            run_line(dir.path(), &format!("data prepare {line} --out out/{}.index", line.len()));
         assert_eq!((ran.code, tokens(&ran).as_str()), (0, want), "{line}: {}", ran.stderr);
         fs::remove_dir_all(dir.path().join("out")).unwrap();
     }
@@ -48,7 +44,7 @@ fn hidden_files_are_left_out_and_counted() {
         ("texts/.git/config.txt", "x"),
         ("texts/notes.md", "x"),
     ]);
-    let ran = ran(dir.path(), "data prepare texts --out t.index");
+    let ran = run_line(dir.path(), "data prepare texts --out t.index");
     assert_eq!((ran.code, tokens(&ran).as_str()), (0, "1 document, 2 tokens"), "{}", ran.stderr);
     assert!(ran.stderr.contains("not read: texts/notes.md"), "{}", ran.stderr);
     assert!(ran.stderr.contains("left out: 3 hidden files"), "{}", ran.stderr);
@@ -65,7 +61,7 @@ fn two_letters(model: &str) -> String {
 }
 
 #[test]
-fn what_a_tokenizer_loses_is_said() {
+fn text_that_a_tokenizer_loses_is_reported() {
     let drops = two_letters("\"unk_token\": null,");
     let unknown = two_letters("\"unk_token\": \"<unk>\",");
     let dir = folder(&[
@@ -80,12 +76,13 @@ fn what_a_tokenizer_loses_is_said() {
         let line = format!(
             "data prepare {text}.txt --out o.index --tokenizer huggingface --tokenizer-file {tokenizer}.json"
         );
-        ran(dir.path(), &line)
+        run_line(dir.path(), &line)
     };
     let ran = prepare("drops", "some");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    let said = "warning: the tokenizer has no token for 1 of 6 characters (16.67%) and drops them";
-    assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    let warning =
+        "warning: the tokenizer has no token for 1 of 6 characters (16.67%) and drops them";
+    assert!(ran.stderr.contains(warning), "{}", ran.stderr);
     let ran = prepare("unknown", "some");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     assert!(ran.stderr.contains("warning: 1 of 6 tokens (16.67%)"), "{}", ran.stderr);
@@ -108,19 +105,19 @@ fn a_folder_of_several_runs_lists_them() {
         .unwrap_or_else(|_| fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap());
     let dir = folder(&[("runs/demo/a/lock", lock.as_str()), ("runs/demo/b/lock", lock.as_str())]);
     for command in ["show", "verify --replay", "graph"] {
-        let ran = ran(dir.path(), &format!("{command} runs/demo"));
+        let ran = run_line(dir.path(), &format!("{command} runs/demo"));
         assert_eq!(ran.code, 2, "{}", ran.stderr);
-        let said = "error: `runs/demo` is not a run, but contains 2 runs\n  = help: name one: `runs/demo/a`, `runs/demo/b`";
-        assert!(ran.stderr.contains(said), "{command}: {}", ran.stderr);
+        let error = "error: `runs/demo` is not a run, but contains 2 runs\n  = help: name one: `runs/demo/a`, `runs/demo/b`";
+        assert!(ran.stderr.contains(error), "{command}: {}", ran.stderr);
     }
-    let ran = ran(dir.path(), "show demo/a");
+    let ran = run_line(dir.path(), "show demo/a");
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
 #[test]
-fn names_that_are_not_there() {
+fn missing_names_are_reported_with_a_suggestion() {
     let dir = folder(&[("lockfiles/known.lock", ""), ("file", "")]);
-    for (line, said) in [
+    for (line, message) in [
         ("verify nosuch", "there is no lock or run `nosuch`"),
         ("verify nosuch.lock", "there is no lock `nosuch.lock`"),
         ("help data nothing", "`canonc data` has no command `nothing`"),
@@ -129,8 +126,13 @@ fn names_that_are_not_there() {
         ("rnu", "did you mean `canonc run`?"),
         ("data stat", "a similar subcommand exists: `stats`"),
     ] {
-        let ran = ran(dir.path(), line);
-        assert!(ran.code == 2 && ran.stderr.contains(said), "{line}: {} {}", ran.code, ran.stderr);
+        let ran = run_line(dir.path(), line);
+        assert!(
+            ran.code == 2 && ran.stderr.contains(message),
+            "{line}: {} {}",
+            ran.code,
+            ran.stderr
+        );
     }
 }
 
@@ -139,7 +141,7 @@ fn names_that_are_not_there() {
 fn a_table_of_holes_is_refused_by_its_size() {
     let dir = folder(&[]);
     fs::File::create(dir.path().join("t.csv")).unwrap().set_len(1 << 40).unwrap();
-    let ran = ran(dir.path(), "audit t.csv");
+    let ran = run_line(dir.path(), "audit t.csv");
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.contains("`t.csv` has 1 TiB; at most 256 MiB are read"), "{}", ran.stderr);
 }
@@ -149,13 +151,13 @@ fn a_card_and_a_module_take_an_arch_outside_the_released_families() {
     let dir = folder(&[]);
     let arch = root().join("arch/hybridcanon_tiny.canon");
     let arch = arch.to_str().unwrap();
-    let said = canonc(dir.path(), &["export", arch, "--to", "release", "--out", "release"]);
-    assert_eq!(said.code, 2, "{}", said.stderr);
-    assert!(said.stderr.contains("`card` take any arch"), "{}", said.stderr);
-    let said = canonc(dir.path(), &["export", arch, "--to", "torch", "--out", "torch"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "torch/model.py\n"), "{}", said.stderr);
-    let said = canonc(dir.path(), &["export", arch, "--to", "card", "--out", "card"]);
-    assert_eq!((said.code, said.stdout.as_str()), (0, "card/README.md\n"), "{}", said.stderr);
+    let ran = canonc(dir.path(), &["export", arch, "--to", "release", "--out", "release"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    assert!(ran.stderr.contains("`card` take any arch"), "{}", ran.stderr);
+    let ran = canonc(dir.path(), &["export", arch, "--to", "torch", "--out", "torch"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "torch/model.py\n"), "{}", ran.stderr);
+    let ran = canonc(dir.path(), &["export", arch, "--to", "card", "--out", "card"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "card/README.md\n"), "{}", ran.stderr);
     let card = fs::read_to_string(dir.path().join("card/README.md")).unwrap();
     assert!(card.contains("| architecture | `hybridcanon_tiny` |"), "{card}");
     assert!(card.contains("\narch hybridcanon_tiny {"), "{card}");
@@ -199,8 +201,8 @@ fn links_to_folders_are_followed_and_no_others() {
         let at = |name: &str| dir.path().join(name);
         fs::create_dir(at("real")).unwrap();
         symlink("real", at("link")).unwrap();
-        let said = ran(dir.path(), &line.replace("OUT", "link"));
-        assert_eq!(said.code, 0, "{line}: {}", said.stderr);
+        let ran = run_line(dir.path(), &line.replace("OUT", "link"));
+        assert_eq!(ran.code, 0, "{line}: {}", ran.stderr);
         assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink(), "{line}");
         assert!(fs::read_dir(at("real")).unwrap().next().is_some(), "{line} wrote nothing");
         symlink("nowhere", at("lost")).unwrap();
@@ -208,18 +210,18 @@ fn links_to_folders_are_followed_and_no_others() {
         symlink("theirs", at("file")).unwrap();
         for wrong in ["lost", "file"] {
             let line = line.replace("OUT", wrong);
-            let said = ran(dir.path(), &line);
-            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
-            assert!(said.stderr.contains("but a folder is needed"), "{line}: {}", said.stderr);
+            let ran = run_line(dir.path(), &line);
+            assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
+            assert!(ran.stderr.contains("but a folder is needed"), "{line}: {}", ran.stderr);
         }
         if !is_folder {
             for wrong in ["lost", "file"] {
                 let name = line.replace("OUT/", "link/").replace("/x.", &format!("/{wrong}."));
-                let place = name.rsplit(' ').next().unwrap();
-                symlink(at(wrong), at(place)).unwrap();
-                let said = ran(dir.path(), &name);
-                assert_eq!(said.code, 2, "{name}: {}", said.stderr);
-                assert!(said.stderr.contains("link"), "{name}: {}", said.stderr);
+                let path = name.rsplit(' ').next().unwrap();
+                symlink(at(wrong), at(path)).unwrap();
+                let ran = run_line(dir.path(), &name);
+                assert_eq!(ran.code, 2, "{name}: {}", ran.stderr);
+                assert!(ran.stderr.contains("link"), "{name}: {}", ran.stderr);
             }
         }
         assert!(!at("nowhere").exists(), "{line}");
@@ -243,8 +245,8 @@ fn a_path_of_the_wrong_kind_is_bad_usage() {
             if wrong == long && !line.contains("/x.") {
                 continue;
             }
-            let said = ran(dir.path(), &line);
-            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
+            let ran = run_line(dir.path(), &line);
+            assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
         }
         if wrong == "file" {
             continue;
@@ -271,8 +273,8 @@ fn a_path_of_the_wrong_kind_is_bad_usage() {
             "export IN --to card --out r",
         ] {
             let line = line.replace("IN", wrong);
-            let said = ran(dir.path(), &line);
-            assert_eq!(said.code, 2, "{line}: {}", said.stderr);
+            let ran = run_line(dir.path(), &line);
+            assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
         }
     }
     assert!(!["r", "r.html", "r.index", "r.index.partial"].iter().any(|name| at(name).exists()));
@@ -286,13 +288,13 @@ fn documents_without_an_end_are_refused() {
     let at = |name: &str| dir.path().join(name);
     for name in ["pipe.jsonl", "pipe.txt", "pipe.parquet", "pipe.jsonl.gz"] {
         assert!(std::process::Command::new("mkfifo").arg(at(name)).status().unwrap().success());
-        let ran = ran(dir.path(), &format!("data prepare {name} --out o.index"));
+        let ran = run_line(dir.path(), &format!("data prepare {name} --out o.index"));
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         assert!(ran.stderr.contains("is a pipe or a device, not a file"), "{}", ran.stderr);
     }
     for name in ["holes.jsonl", "holes.txt", "holes.jsonl.zst", "holes"] {
         fs::File::create(at(name)).unwrap().set_len(20 << 30).unwrap();
-        let ran = ran(dir.path(), &format!("data prepare {name} --out o.index"));
+        let ran = run_line(dir.path(), &format!("data prepare {name} --out o.index"));
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         assert!(
             ran.stderr.contains("it was not completely written or copied"),
@@ -349,24 +351,24 @@ fn a_lock_with_a_byte_order_mark_is_refused_by_its_name() {
     let lock = fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap();
     let marked = format!("\u{feff}{lock}");
     let dir = folder(&[("a.lock", marked.as_str())]);
-    let said = ran(dir.path(), "show a.lock");
-    assert_eq!(said.code, 2);
-    assert!(said.stderr.contains("byte order mark (BOM)"), "{}", said.stderr);
-    assert!(said.stderr.contains("canonc build arch/llama_1B.canon"), "{}", said.stderr);
+    let ran = run_line(dir.path(), "show a.lock");
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("byte order mark (BOM)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("canonc build arch/llama_1B.canon"), "{}", ran.stderr);
 }
 
 #[test]
 fn a_lock_of_another_version_is_bad_input() {
     let lock = fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap();
-    for (version, said) in
+    for (version, message) in
         [("1", "written by an older canonc"), ("999", "written by a newer canonc")]
     {
-        let other = lock.replacen("version = 3", &format!("version = {version}"), 1);
-        let dir = folder(&[("a.lock", other.as_str()), ("runs/a/lock", other.as_str())]);
+        let changed = lock.replacen("version = 3", &format!("version = {version}"), 1);
+        let dir = folder(&[("a.lock", changed.as_str()), ("runs/a/lock", changed.as_str())]);
         for line in ["verify a.lock", "verify a", "show a.lock", "diff a.lock a.lock"] {
-            let ran = ran(dir.path(), line);
+            let ran = run_line(dir.path(), line);
             assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
-            assert!(ran.stderr.contains(said), "{line}: {}", ran.stderr);
+            assert!(ran.stderr.contains(message), "{line}: {}", ran.stderr);
             let help = if line == "verify a" {
                 "move `runs/a` away"
             } else {
@@ -387,11 +389,11 @@ fn a_file_that_is_named_twice_is_refused_by_its_name() {
         "run a.lock a.lock",
         "report a.lock a.lock --out r.html",
     ] {
-        let ran = ran(dir.path(), line);
+        let ran = run_line(dir.path(), line);
         assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
         assert!(ran.stderr.contains("`a.lock` is given twice"), "{line}: {}", ran.stderr);
     }
-    let ran = ran(dir.path(), "audit a.lock ./a.lock");
+    let ran = run_line(dir.path(), "audit a.lock ./a.lock");
     assert!(ran.stderr.contains("`a.lock` and `./a.lock` are the same"), "{}", ran.stderr);
 }
 
@@ -414,7 +416,7 @@ fn the_readme_shows_what_its_commands_print() {
             {
                 continue;
             }
-            let ran = ran(dir.path(), line);
+            let ran = run_line(dir.path(), line);
             let printed = format!("{}{}", ran.stdout, ran.stderr);
             let mut lines = printed.lines();
             let mut any = false;
@@ -423,8 +425,9 @@ fn the_readme_shows_what_its_commands_print() {
                     any = true;
                     continue;
                 }
-                let found = if any { lines.find(|line| *line == wanted) } else { lines.next() };
-                assert_eq!(found, Some(wanted), "canonc {line}:\n{printed}");
+                let printed_line =
+                    if any { lines.find(|line| *line == wanted) } else { lines.next() };
+                assert_eq!(printed_line, Some(wanted), "canonc {line}:\n{printed}");
                 any = false;
             }
             assert!(any || lines.next().is_none(), "canonc {line}:\n{printed}");

@@ -14,9 +14,9 @@ fn every_field_is_listed_by_the_path_that_locks_use() {
     assert_eq!(value["schema"], "canonc.show.fields.v1");
     let fields = value["archs"][1]["fields"].as_array().unwrap();
     let field = |path: &str| {
-        let found = fields.iter().find(|field| field["path"] == path);
-        let found = found.unwrap_or_else(|| panic!("no {path} in {}", json.stdout));
-        (found["value"].as_str().unwrap(), found["written"].as_bool().unwrap())
+        let entry = fields.iter().find(|field| field["path"] == path);
+        let entry = entry.unwrap_or_else(|| panic!("no {path} in {}", json.stdout));
+        (entry["value"].as_str().unwrap(), entry["written"].as_bool().unwrap())
     };
     // Paths from LANGUAGE.md.
     assert_eq!(field("layers.0.mixer.rope.dims"), ("4", false));

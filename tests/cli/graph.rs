@@ -79,7 +79,7 @@ fn names_cannot_break_the_picture() {
 }
 
 #[test]
-fn of_a_lock_and_its_plan() {
+fn the_graph_of_a_lock_and_its_plan() {
     let dir = folder(&[]);
     assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
     let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
@@ -106,7 +106,7 @@ fn of_a_lock_and_its_plan() {
 }
 
 #[test]
-fn artefacts_and_how_they_stand() {
+fn artefacts_are_drawn_with_their_state() {
     let dir = folder(&[]);
     assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
     let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];

@@ -166,8 +166,8 @@ fn nothing_of_anyone_else_is_written_over() {
 /// Whatever the file is called.
 #[test]
 fn the_lock_of_an_arch_has_its_name() {
-    let one = ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", "");
-    let dir = folder(&[("tensor.canon", &one)]);
+    let small = ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", "");
+    let dir = folder(&[("tensor.canon", &small)]);
     let built = canonc(dir.path(), &["build", "tensor.canon"]);
     assert_eq!(built.code, 0, "{}", built.stderr);
     assert_eq!(locks(dir.path()), ["small.lock"]);

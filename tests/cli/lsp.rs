@@ -87,12 +87,12 @@ fn an_editor_starts_asks_and_ends() {
         "textDocument/didOpen",
         &json!({ "textDocument": { "uri": uri, "languageId": "canon", "version": 1, "text": text } }),
     );
-    let found = editor.receive();
-    assert_eq!(found["method"], "textDocument/publishDiagnostics");
-    assert_eq!(found["params"]["diagnostics"][0]["code"], "unknown-slot");
-    let place =
+    let notification = editor.receive();
+    assert_eq!(notification["method"], "textDocument/publishDiagnostics");
+    assert_eq!(notification["params"]["diagnostics"][0]["code"], "unknown-slot");
+    let position =
         json!({ "textDocument": { "uri": uri }, "position": { "line": 2, "character": 12 } });
-    let answer = editor.ask("textDocument/definition", &place);
+    let answer = editor.ask("textDocument/definition", &position);
     assert!(answer[0]["uri"].as_str().unwrap().ends_with("arch/llama_demo.canon"), "{answer}");
     assert_eq!(editor.ask("shutdown", &Value::Null), Value::Null);
     editor.tell("exit", &Value::Null);
@@ -120,14 +120,14 @@ fn an_editor_that_goes_away_ends_the_server() {
 }
 
 #[test]
-fn what_is_no_client_is_told_so() {
+fn input_that_is_not_the_protocol_is_refused() {
     // Another program's input.
     let mut editor = Editor::new();
     editor.input.take().unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     assert_eq!(editor.child.wait().unwrap().code(), Some(1));
-    let mut said = String::new();
-    editor.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("not the language server protocol: a header without `:`"), "{said}");
+    let mut stderr = String::new();
+    editor.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("not the language server protocol: a header without `:`"), "{stderr}");
     // A request too early has an answer, and the server waits on.
     let mut editor = Editor::new();
     editor.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "shutdown" }));

@@ -65,7 +65,7 @@ fn git(dir: &Path, words: &[&str]) -> Output {
     command.current_dir(dir).stdin(Stdio::null()).output().expect("these tests need git")
 }
 
-fn done(dir: &Path, words: &[&str]) -> String {
+fn git_succeeds(dir: &Path, words: &[&str]) -> String {
     let output = git(dir, words);
     let both = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success(), "git {words:?}: {both:?}");
@@ -73,7 +73,7 @@ fn done(dir: &Path, words: &[&str]) -> String {
 }
 
 /// Whether git did it without a conflict, and what it and the driver printed.
-fn tried(dir: &Path, words: &[&str]) -> (bool, String) {
+fn try_git(dir: &Path, words: &[&str]) -> (bool, String) {
     let output = git(dir, words);
     let both = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     (output.status.success(), both.concat())
@@ -91,9 +91,9 @@ fn repository(project: &str) -> tempfile::TempDir {
     let files = files.map(|(name, text)| (Path::new(project).join(name), text));
     let dir = folder(&files.each_ref().map(|(name, text)| (name.to_str().unwrap(), *text)));
     let root = dir.path();
-    done(root, &["init", "--quiet", "--initial-branch", "main"]);
-    done(root, &["config", "merge.canonc.driver", "canonc merge %O %A %B %P"]);
-    done(root, &["config", "merge.canonc.recursive", "binary"]);
+    git_succeeds(root, &["init", "--quiet", "--initial-branch", "main"]);
+    git_succeeds(root, &["config", "merge.canonc.driver", "canonc merge %O %A %B %P"]);
+    git_succeeds(root, &["config", "merge.canonc.recursive", "binary"]);
     fs::write(root.join(".gitattributes"), "**/lockfiles/*.lock merge=canonc\n").unwrap();
     commit(root, project, "start");
     dir
@@ -103,14 +103,14 @@ fn repository(project: &str) -> tempfile::TempDir {
 fn commit(root: &Path, project: &str, message: &str) {
     let ran = canonc(&root.join(project), &["build", "recipes/r.toml"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
-    done(root, &["add", "--all"]);
-    done(root, &["commit", "--quiet", "--message", message]);
+    git_succeeds(root, &["add", "--all"]);
+    git_succeeds(root, &["commit", "--quiet", "--message", message]);
 }
 
 /// Two branches from the same commit, each with edits and a lock built from them.
 fn branches(root: &Path, project: &str, ours: [&str; 3], theirs: [&str; 3]) {
     for (branch, [file, from, to]) in [("theirs", theirs), ("ours", ours)] {
-        done(root, &["checkout", "--quiet", "-b", branch, "main"]);
+        git_succeeds(root, &["checkout", "--quiet", "-b", branch, "main"]);
         edit(&root.join(project), file, from, to);
         commit(root, project, branch);
     }
@@ -125,32 +125,32 @@ fn a_lock_of_two_changes_is_that_of_the_merged_recipe() {
         let dir = repository(project);
         let (root, home) = (dir.path(), dir.path().join(project));
         branches(root, project, RATE, WARMUP);
-        let said = done(root, &["merge", "--no-edit", "theirs"]);
-        assert!(said.contains("built again from the merged `recipes/r.toml`"), "{said}");
+        let output = git_succeeds(root, &["merge", "--no-edit", "theirs"]);
+        assert!(output.contains("built again from the merged `recipes/r.toml`"), "{output}");
         let lock = fs::read_to_string(home.join(LOCK)).unwrap();
         assert!(lock.contains("optimizer.lr = 0.001") && lock.contains("schedule.warmup = 20"));
         let ran = canonc(&home, &["build", "--check"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        assert_eq!(done(root, &["status", "--porcelain"]), "");
+        assert_eq!(git_succeeds(root, &["status", "--porcelain"]), "");
     }
 }
 
 /// The lock depends on two files, and each branch changes another one.
 #[test]
-fn a_change_of_the_arch_and_one_of_the_recipe() {
+fn changes_of_the_arch_and_of_the_recipe_are_merged() {
     let dir = repository("");
     let root = dir.path();
     branches(root, "", ["arch/good.canon", "hidden 16", "hidden 24"], WARMUP);
-    done(root, &["merge", "--no-edit", "theirs"]);
+    git_succeeds(root, &["merge", "--no-edit", "theirs"]);
     let lock = fs::read_to_string(root.join(LOCK)).unwrap();
     assert!(lock.contains("swiglu { hidden 24 }") && lock.contains("schedule.warmup = 20"));
     assert_eq!(canonc(root, &["build", "--check"]).code, 0);
 }
 
 /// The text at the lock's name is no lock, and building replaces it once the conflict is resolved.
-fn unmerged(root: &Path, said: &str, why: &str) {
-    assert!(said.contains(why), "{said}");
-    assert!(done(root, &["status", "--porcelain"]).contains("UU lockfiles/r.lock"));
+fn unmerged(root: &Path, output: &str, reason: &str) {
+    assert!(output.contains(reason), "{output}");
+    assert!(git_succeeds(root, &["status", "--porcelain"]).contains("UU lockfiles/r.lock"));
     let text = fs::read_to_string(root.join(LOCK)).unwrap();
     assert!(text.contains("<<<<<<< not a lock") && text.contains("canonc build recipes/r.toml"));
     assert_eq!(canonc(root, &["diff", LOCK, LOCK]).code, 2);
@@ -161,15 +161,15 @@ fn a_conflict_in_the_recipe_is_one_in_the_lock() {
     let dir = repository("");
     let root = dir.path();
     branches(root, "", RATE, ["recipes/r.toml", "lr = 0.003", "lr = 0.002"]);
-    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
-    assert!(!merged, "{said}");
-    unmerged(root, &said, "`lockfiles/r.lock` is not merged: recipes/r.toml has conflicts");
+    let (merged, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{output}");
+    unmerged(root, &output, "`lockfiles/r.lock` is not merged: recipes/r.toml has conflicts");
     fs::write(root.join("recipes/r.toml"), RECIPE.replace("lr = 0.003", "lr = 0.0015")).unwrap();
     let ran = canonc(root, &["build", "--check"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
     commit(root, "", "merged");
     assert!(fs::read_to_string(root.join(LOCK)).unwrap().contains("optimizer.lr = 0.0015"));
-    assert_eq!(done(root, &["status", "--porcelain"]), "");
+    assert_eq!(git_succeeds(root, &["status", "--porcelain"]), "");
 }
 
 /// A recipe that merges line by line and means nothing.
@@ -178,9 +178,9 @@ fn a_merged_recipe_that_cannot_be_built_is_a_conflict() {
     let dir = repository("");
     let root = dir.path();
     branches(root, "", ["recipes/r.toml", "steps = 100", "steps = 15"], WARMUP);
-    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
-    assert!(!merged, "{said}");
-    unmerged(root, &said, "the merged recipes/r.toml cannot be built");
+    let (merged, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{output}");
+    unmerged(root, &output, "the merged recipes/r.toml cannot be built");
 }
 
 /// git does not say which commits a rebase merges.
@@ -189,12 +189,12 @@ fn a_rebase_leaves_a_conflict_with_the_command_that_ends_it() {
     let dir = repository("");
     let root = dir.path();
     branches(root, "", RATE, WARMUP);
-    let (merged, said) = tried(root, &["rebase", "theirs"]);
-    assert!(!merged, "{said}");
-    unmerged(root, &said, "only `git merge` of one branch says which commits are merged");
+    let (merged, output) = try_git(root, &["rebase", "theirs"]);
+    assert!(!merged, "{output}");
+    unmerged(root, &output, "only `git merge` of one branch says which commits are merged");
     assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
-    done(root, &["add", LOCK]);
-    done(root, &["-c", "core.editor=true", "rebase", "--continue"]);
+    git_succeeds(root, &["add", LOCK]);
+    git_succeeds(root, &["-c", "core.editor=true", "rebase", "--continue"]);
     let lock = fs::read_to_string(root.join(LOCK)).unwrap();
     assert!(lock.contains("optimizer.lr = 0.001") && lock.contains("schedule.warmup = 20"));
 }
@@ -215,13 +215,13 @@ fn a_binding_survives_the_other_branch() {
     let ran = canonc(root, &words);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     fs::write(root.join(".gitignore"), "*.index\n").unwrap();
-    done(root, &["checkout", "--quiet", "-b", "theirs"]);
+    git_succeeds(root, &["checkout", "--quiet", "-b", "theirs"]);
     edit(root, "recipes/r.toml", "warmup = 10", "warmup = 20");
     commit(root, "", "theirs");
-    done(root, &["checkout", "--quiet", "-b", "ours", "main"]);
+    git_succeeds(root, &["checkout", "--quiet", "-b", "ours", "main"]);
     assert_eq!(canonc(root, &["bind", LOCK, "--data", "c4.index"]).code, 0);
     commit(root, "", "ours");
-    done(root, &["merge", "--no-edit", "theirs"]);
+    git_succeeds(root, &["merge", "--no-edit", "theirs"]);
     let lock = fs::read_to_string(root.join(LOCK)).unwrap();
     assert!(lock.contains("data.tokens = ") && lock.contains("schedule.warmup = 20"), "{lock}");
     assert_eq!(canonc(root, &["build", "--check"]).code, 0);
@@ -248,8 +248,8 @@ fn questions_of_suites_are_merged_as_they_are_committed() {
         }
         commit(root, "", "suites");
         branches(root, "", RATE, WARMUP);
-        let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
-        assert_eq!(merged, is_committed, "{said}");
+        let (merged, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
+        assert_eq!(merged, is_committed, "{output}");
         if is_committed {
             let lock = fs::read_to_string(root.join(LOCK)).unwrap();
             assert!(
@@ -257,8 +257,8 @@ fn questions_of_suites_are_merged_as_they_are_committed() {
                 "{lock}"
             );
         } else {
-            unmerged(root, &said, "recipes/copies/q.jsonl");
-            assert!(said.contains("only committed files are there"), "{said}");
+            unmerged(root, &output, "recipes/copies/q.jsonl");
+            assert!(output.contains("only committed files are there"), "{output}");
         }
         assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
         assert_eq!(canonc(root, &["build", "--check"]).code, 0);
@@ -289,13 +289,13 @@ const COMPARISON: &str = "base = \"a\"\ntreatment = [\"canon\"]\n[seeds]\ninit =
 
 #[test]
 fn what_check_finds_is_in_the_json() {
-    let other = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("good.canon", "canon.canon");
+    let treated = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("good.canon", "canon.canon");
     let canon = "import good from \"good.canon\"\narch canon = good with { canon A }\n";
     let dir = folder(&[
         ("arch/good.canon", ARCH),
         ("recipes/r.toml", RECIPE),
         ("arch/canon.canon", canon),
-        ("recipes/s.toml", &other),
+        ("recipes/s.toml", &treated),
         ("recipes/both.toml", COMPARISON),
         ("lockfiles/odd.lock", "odd"),
     ]);
@@ -303,22 +303,22 @@ fn what_check_finds_is_in_the_json() {
         let ran = canonc(dir.path(), &[&["build", "--json"], words].concat());
         (ran.code, serde_json::from_str(&ran.stdout).unwrap(), ran.stderr)
     };
-    let (code, answer, said) = json(&["recipes/r.toml", "recipes/both.toml"]);
-    assert_eq!((code, &answer["locks"][0]["state"]), (1, &"wrote".into()), "{said}");
+    let (code, answer, stderr) = json(&["recipes/r.toml", "recipes/both.toml"]);
+    assert_eq!((code, &answer["locks"][0]["state"]), (1, &"wrote".into()), "{stderr}");
     assert_eq!(answer["failed"][0]["source"], "recipes/both.toml");
     assert_eq!(answer["failed"][0]["state"], "confounded");
     fs::rename(dir.path().join(LOCK), dir.path().join("lockfiles/old.lock")).unwrap();
     let (code, answer, _) = json(&["--check"]);
     assert_eq!(code, 1);
-    let of = |name: &str| {
+    let state = |name: &str| {
         let path = format!("lockfiles/{name}.lock");
         let mut locks = answer["locks"].as_array().unwrap().iter();
         let lock = locks.find(|lock| lock["path"] == path.as_str()).unwrap();
         (lock["state"].as_str().unwrap().to_owned(), lock["kind"].clone())
     };
-    assert_eq!(of("r"), ("missing".to_owned(), "experiment".into()));
-    assert_eq!(of("old"), ("orphan".to_owned(), "experiment".into()));
-    assert_eq!(of("odd"), ("unreadable".to_owned(), serde_json::Value::Null));
+    assert_eq!(state("r"), ("missing".to_owned(), "experiment".into()));
+    assert_eq!(state("old"), ("orphan".to_owned(), "experiment".into()));
+    assert_eq!(state("odd"), ("unreadable".to_owned(), serde_json::Value::Null));
 }
 
 /// The next command works as it is typed, in a folder with a space too.
@@ -327,10 +327,10 @@ fn the_command_after_a_conflict_names_the_project_s_folder() {
     let dir = repository("my exp");
     let root = dir.path();
     branches(root, "my exp", RATE, ["recipes/r.toml", "lr = 0.003", "lr = 0.002"]);
-    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
-    assert!(!merged, "{said}");
+    let (merged, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{output}");
     let next = "cd 'my exp' && canonc build recipes/r.toml && git add lockfiles/r.lock";
-    assert!(said.contains(next), "{said}");
+    assert!(output.contains(next), "{output}");
 }
 
 /// A lock that only one branch added is taken as it is, without the other branch's change.
@@ -350,11 +350,11 @@ fn locks_of_one_branch_that_go_stale_are_named() {
     let ours = ["recipes/r.toml", schedule, &third];
     branches(root, "", ours, ["recipes/r.toml", "steps = 100", "steps = 120"]);
     // Both branches changed the other two locks, so git runs the driver for them.
-    let (_, said) = tried(root, &["merge", "--no-edit", "theirs"]);
+    let (_, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
     let check = canonc(root, &["build", "--check"]);
     assert_eq!(check.code, 1, "{}", check.stderr);
     assert!(check.stderr.contains("lockfiles/z.lock: stale"), "{}", check.stderr);
-    assert!(said.contains("lockfiles/z.lock: stale after this merge"), "{said}");
+    assert!(output.contains("lockfiles/z.lock: stale after this merge"), "{output}");
 }
 
 /// A source that is not in the repository is not merged by git.
@@ -368,12 +368,12 @@ fn a_source_behind_a_link_out_of_the_repository_is_not_taken_for_the_merged_one(
     std::os::unix::fs::symlink(&real, root.join("recipes/r.toml")).unwrap();
     commit(root, "", "link");
     for (branch, lr) in [("theirs", "0.002"), ("ours", "0.001")] {
-        done(root, &["checkout", "--quiet", "-b", branch, "main"]);
+        git_succeeds(root, &["checkout", "--quiet", "-b", branch, "main"]);
         fs::write(&real, RECIPE.replace("0.003", lr)).unwrap();
         let ran = canonc(root, &["build", "recipes/r.toml"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        done(root, &["commit", "--quiet", "--all", "--message", branch]);
+        git_succeeds(root, &["commit", "--quiet", "--all", "--message", branch]);
     }
-    let (merged, said) = tried(root, &["merge", "--no-edit", "theirs"]);
-    assert!(!merged, "{said}");
+    let (merged, output) = try_git(root, &["merge", "--no-edit", "theirs"]);
+    assert!(!merged, "{output}");
 }

@@ -1,9 +1,10 @@
 //! `canonc new`, `doctor`, `completions`, and tests that belong to no single command.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::Command;
 
-use crate::{canonc, command, folder, root};
+use crate::{Ran, canonc, command, folder, root};
 
 #[test]
 fn help_of_every_command_has_examples() {
@@ -36,17 +37,9 @@ fn usage_errors() {
     assert!(bare.stderr.contains("Usage: canonc"), "{}", bare.stderr);
 }
 
-#[test]
-fn new_writes_what_passes() {
-    let dir = folder(&[]);
-    let ran = canonc(dir.path(), &["new", "first"]);
-    insta::assert_snapshot!("new", ran.text(dir.path()));
-    let first = dir.path().join("first");
-    let check = canonc(&first, &["check"]);
-    assert_eq!(check.code, 0, "{}", check.stderr);
-    assert!(check.stderr.contains("no errors"), "{}", check.stderr);
-    // The suggested next commands work, as far as this binary can run them.
-    let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
+/// Runs the next commands that `canonc new` suggested, as far as this binary can.
+fn check_suggested_commands(dir: &Path, new: &Ran) {
+    let next = new.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
     for line in next.filter(|line| !line.starts_with("compare")) {
         let mut words: Vec<&str> = line.split_whitespace().collect();
         // Training takes minutes.
@@ -56,9 +49,21 @@ fn new_writes_what_passes() {
         if cfg!(not(feature = "torch")) && words.contains(&"--dry-run") {
             continue;
         }
-        let ran = canonc(&first, &words);
+        let ran = canonc(dir, &words);
         assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
     }
+}
+
+#[test]
+fn new_writes_what_passes() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["new", "first"]);
+    insta::assert_snapshot!("new", ran.text(dir.path()));
+    let first = dir.path().join("first");
+    let check = canonc(&first, &["check"]);
+    assert_eq!(check.code, 0, "{}", check.stderr);
+    assert!(check.stderr.contains("no errors"), "{}", check.stderr);
+    check_suggested_commands(&first, &ran);
     assert!(first.join("lockfiles/depo.lock").is_file());
     insta::assert_snapshot!("again", canonc(dir.path(), &["new", "first"]).text(dir.path()));
     insta::assert_snapshot!("occupied", canonc(&first, &["new"]).text(dir.path()));
@@ -70,19 +75,7 @@ fn new_text_is_prepared_bound_and_ready_to_run() {
     let ran = canonc(dir.path(), &["new", "mine", "--task", "text"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let mine = dir.path().join("mine");
-    let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
-    for line in next.filter(|line| !line.starts_with("compare")) {
-        let mut words: Vec<&str> = line.split_whitespace().collect();
-        // Training takes minutes.
-        if words.first() == Some(&"run") {
-            words.push("--dry-run");
-        }
-        if cfg!(not(feature = "torch")) && words.contains(&"--dry-run") {
-            continue;
-        }
-        let ran = canonc(&mine, &words);
-        assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
-    }
+    check_suggested_commands(&mine, &ran);
     let verify = canonc(&mine, &["verify", "lockfiles/text.lock"]);
     assert_eq!(verify.code, 0, "{}", verify.stderr);
     assert!(!verify.stdout.contains("open:"), "{}", verify.stdout);
@@ -120,7 +113,7 @@ fn completions_of_every_shell() {
 }
 
 #[test]
-fn doctor_looks_and_says() {
+fn doctor_lists_what_a_build_needs() {
     // In a folder that looks like a clone, it lists what a build needs.
     let dir = folder(&[("runtime/fetch-libtorch.py", "")]);
     let text = canonc(dir.path(), &["doctor"]);
@@ -157,9 +150,9 @@ fn doctor_looks_and_says() {
 #[test]
 fn help_is_a_command_too() {
     let dir = folder(&[]);
-    let one = canonc(dir.path(), &["help", "data", "prepare"]);
-    assert_eq!((one.code, one.stderr.as_str()), (0, ""));
-    assert_eq!(one.stdout, canonc(dir.path(), &["data", "prepare", "--help"]).stdout);
+    let help = canonc(dir.path(), &["help", "data", "prepare"]);
+    assert_eq!((help.code, help.stderr.as_str()), (0, ""));
+    assert_eq!(help.stdout, canonc(dir.path(), &["data", "prepare", "--help"]).stdout);
     assert_eq!(canonc(dir.path(), &["help"]).stdout, canonc(dir.path(), &["--help"]).stdout);
     let wrong = canonc(dir.path(), &["help", "buld"]);
     assert_eq!(wrong.code, 2);
@@ -169,8 +162,8 @@ fn help_is_a_command_too() {
 #[test]
 fn pages_and_completions_show_what_help_shows() {
     let dir = folder(&[]);
-    let made = canonc(dir.path(), &["man", "pages"]);
-    assert_eq!(made.code, 0, "{}", made.stderr);
+    let ran = canonc(dir.path(), &["man", "pages"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
     let pages = dir.path().join("pages");
     for page in ["canonc.1", "canonc-build.1", "canonc-data-prepare.1"] {
         let text = std::fs::read_to_string(pages.join(page)).unwrap();

@@ -1,10 +1,11 @@
 //! `canonc data overlap`: held-out questions that occur in training, counted and checked by a second method.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::{canonc, folder};
+use crate::{canonc, folder, run_line};
 
 const ARCH: &str = "\
 arch small {
@@ -35,6 +36,15 @@ const DEPO: &str = "task = \"depo\", seq_len = 64, depo.N = 6, depo.K = 2, depo.
 /// Few enough graphs of three vertices that 16 large windows contain all.
 const BREVO: &str = "task = \"brevo\", seq_len = 1024, brevo.N = 3";
 
+/// The experiments of a file, as `data overlap --json` lists them.
+fn overlaps(dir: &Path, file: &str) -> Vec<Value> {
+    let ran = canonc(dir, &["data", "overlap", file, "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stderr);
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(answer["schema"], "canonc.data.overlap.v1");
+    answer["experiments"].as_array().unwrap().clone()
+}
+
 #[test]
 fn every_question_is_looked_for_in_every_window() {
     let mano = recipe(MANO);
@@ -49,19 +59,13 @@ fn every_question_is_looked_for_in_every_window() {
         ("recipes/brevo.toml", &recipe(BREVO)),
     ]);
     let dir = dir.path();
-    let json = |file: &str| -> Vec<Value> {
-        let ran = canonc(dir, &["data", "overlap", file, "--json"]);
-        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stderr);
-        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(found["schema"], "canonc.data.overlap.v1");
-        found["experiments"].as_array().unwrap().clone()
-    };
-    let found = json("recipes/mano.toml");
-    let mano = &found[0];
+    let json = |file: &str| overlaps(dir, file);
+    let experiments = json("recipes/mano.toml");
+    let mano = &experiments[0];
     // Sixteen windows; each is the sample of its number.
     let line = "data generate mano --set L=1 --set value_mod=2 --set knowledge_augment=false \
                 --order indexed --seed 7 --count 16";
-    let trained = canonc(dir, &line.split_whitespace().collect::<Vec<_>>()).stdout;
+    let trained = run_line(dir, line).stdout;
     let trained: BTreeSet<&str> = trained.lines().collect();
     assert!((2..12).contains(&trained.len()), "{trained:?}");
     assert_eq!(mano["training"], serde_json::json!({"windows": 16, "questions": 16}));
@@ -76,21 +80,21 @@ fn every_question_is_looked_for_in_every_window() {
     assert_eq!((both.len(), &both[0]["distinct"]), (2, &mano["distinct"]));
     // A lock gives the same result as its recipe.
     assert_eq!(canonc(dir, &["build", "recipes/mano.toml"]).code, 0);
-    assert_eq!(json("lockfiles/mano.lock"), found);
+    assert_eq!(json("lockfiles/mano.lock"), experiments);
     // With thousands of names, questions never repeat by chance; with graphs of three vertices they always do.
-    let of = |file: &str| json(file)[0]["held_out"].clone();
-    assert_eq!(of("recipes/depo.toml")["shown"], 0);
-    assert_eq!(of("recipes/brevo.toml"), serde_json::json!({"questions": 64, "shown": 64}));
+    let held_out = |file: &str| json(file)[0]["held_out"].clone();
+    assert_eq!(held_out("recipes/depo.toml")["shown"], 0);
+    assert_eq!(held_out("recipes/brevo.toml"), serde_json::json!({"questions": 64, "shown": 64}));
     // Losses are measured on the questions in windows; only Brevo's written answers are to others.
     for (file, others) in
         [("recipes/depo.toml", false), ("recipes/mano.toml", false), ("recipes/brevo.toml", true)]
     {
-        let found = &json(file)[0];
-        let in_windows = &found["in_windows"];
-        assert_eq!(*in_windows != found["held_out"], others, "{found}");
+        let overlap = &json(file)[0];
+        let in_windows = &overlap["in_windows"];
+        assert_eq!(*in_windows != overlap["held_out"], others, "{overlap}");
         if others {
-            assert!(in_windows["questions"].as_u64() > Some(300), "{found}");
-            assert_eq!(in_windows["shown"], in_windows["questions"], "{found}");
+            assert!(in_windows["questions"].as_u64() > Some(300), "{overlap}");
+            assert_eq!(in_windows["shown"], in_windows["questions"], "{overlap}");
             let text = canonc(dir, &["data", "overlap", file]).stdout;
             assert!(text.contains("for eval_loss and token_accuracy"), "{text}");
         }
@@ -100,7 +104,7 @@ fn every_question_is_looked_for_in_every_window() {
 }
 
 #[test]
-fn what_asks_nothing_is_refused() {
+fn data_without_questions_is_refused() {
     let lano = recipe("task = \"lano\", seq_len = 512, lano.config = \"cfg3b\"");
     let text =
         recipe("task = \"text\", seq_len = 64, source = \"c4\"").replace(", ids = \"dense\"", "");
@@ -117,7 +121,7 @@ fn what_asks_nothing_is_refused() {
         ("recipes/b.toml", &recipe(MANO).replace("0.003", "0.004")),
     ]);
     let dir = dir.path();
-    for (file, said) in [
+    for (file, message) in [
         ("recipes/lano.toml", "lano has no questions to compare"),
         ("recipes/text.toml", "documents have no questions to compare"),
         ("recipes/pair.toml", "`recipes/pair.toml` is a comparison"),
@@ -126,6 +130,6 @@ fn what_asks_nothing_is_refused() {
     ] {
         let ran = canonc(dir, &["data", "overlap", file]);
         assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{file}: {}", ran.stderr);
-        assert!(ran.stderr.contains(said) && ran.stderr.contains("help: "), "{}", ran.stderr);
+        assert!(ran.stderr.contains(message) && ran.stderr.contains("help: "), "{}", ran.stderr);
     }
 }

@@ -69,14 +69,14 @@ fn sizes_on(data: &str, saves: f64, exponent: f64) -> tempfile::TempDir {
         for run in locked.runs() {
             let gain = if run.role == Role::Treatment { saves } else { 1.0 };
             // The effect of a seed on both arms, and its effect on one; each sums to zero over seeds.
-            let own = [0.002, -0.002, 0.0][(run.seed + width.ilog2() as usize) % 3];
-            let own = if run.role == Role::Treatment { own } else { 0.0 };
-            let scatter = [0.004, -0.003, -0.001][run.seed] + own;
+            let arm_effect = [0.002, -0.002, 0.0][(run.seed + width.ilog2() as usize) % 3];
+            let arm_effect = if run.role == Role::Treatment { arm_effect } else { 0.0 };
+            let scatter = [0.004, -0.003, -0.001][run.seed] + arm_effect;
             let last = 30.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
-            let place = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
+            let run_folder = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
             // The stub adds a half to the evaluated loss.
             let loss = move |step: u64| last - 0.5 + 0.01 * (60 - step) as f64;
-            finish_with(&place, &run.experiment, run.role, run.seed, &loss);
+            finish_with(&run_folder, &run.experiment, run.role, run.seed, &loss);
         }
     }
     dir
@@ -99,13 +99,13 @@ fn a_known_gain_is_found_within_its_interval() {
     }
     words.push("--json");
     let ran = canonc(dir.path(), &words);
-    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(
-        (&found["schema"], &found["controlled"]),
+        (&result["schema"], &result["controlled"]),
         (&"canonc.scaling.v1".into(), &true.into())
     );
-    assert_eq!(found["sizes"].as_array().unwrap().len(), 4);
-    let factors: f64 = found["sizes"]
+    assert_eq!(result["sizes"].as_array().unwrap().len(), 4);
+    let factors: f64 = result["sizes"]
         .as_array()
         .unwrap()
         .iter()
@@ -113,14 +113,14 @@ fn a_known_gain_is_found_within_its_interval() {
         .sum();
     // The cost of the Canon layers is subtracted.
     let truth = 1.5 / factors.exp();
-    let ratio = &found["compute_ratio"];
-    let of = |name: &str| ratio[name].as_f64().unwrap();
-    assert!(of("low") < truth && truth < of("high"), "{truth}: {ratio}");
-    assert!((of("ratio") / truth - 1.0).abs() < 0.1, "{truth}: {ratio}");
-    let exponent = found["fit"]["base"]["exponent"].as_f64().unwrap();
+    let ratio = &result["compute_ratio"];
+    let number = |name: &str| ratio[name].as_f64().unwrap();
+    assert!(number("low") < truth && truth < number("high"), "{truth}: {ratio}");
+    assert!((number("ratio") / truth - 1.0).abs() < 0.1, "{truth}: {ratio}");
+    let exponent = result["fit"]["base"]["exponent"].as_f64().unwrap();
     assert!((exponent - 0.2).abs() < 0.02, "{exponent}");
-    let saved = found["compute_saved"]["share"].as_f64().unwrap();
-    assert!((saved - (1.0 - 1.0 / of("ratio"))).abs() < 1e-12);
+    let saved = result["compute_saved"]["share"].as_f64().unwrap();
+    assert!((saved - (1.0 - 1.0 / number("ratio"))).abs() < 1e-12);
     assert!(!dir.path().join("runs/w8/report.html").exists(), "nothing is written");
 }
 
@@ -136,16 +136,16 @@ fn a_loss_on_questions_that_training_showed_is_not_called_held_out() {
         assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
         assert_eq!(!ran.stdout.contains("seen in training"), held_out, "{}", ran.stdout);
         let ran = canonc(dir.path(), &[&all[..], &["--json"]].concat());
-        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(found["metric"], "eval_loss");
-        let label = found["label"].as_str().unwrap();
+        let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(result["metric"], "eval_loss");
+        let label = result["label"].as_str().unwrap();
         let shown = "eval_loss, seen in training (100% of questions)";
         assert_eq!(label, if held_out { "eval_loss" } else { shown });
         assert!(!dir.path().join("runs/w8/overlap.jsonl").exists(), "nothing is written");
         // A loss of training steps needs no questions.
         let ran = canonc(dir.path(), &[&all[..], &["--loss", "training", "--json"]].concat());
-        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(found["label"], "training loss");
+        let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(result["label"], "training loss");
     }
 }
 
@@ -157,23 +157,23 @@ fn each_size_counts_by_its_own_seeds() {
     let all: Vec<&str> = ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
     let interval = || {
         let ran = canonc(dir.path(), &[&all[..], &["--json"]].concat());
-        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-        let of = |name: &str| found["compute_ratio"][name].as_f64().unwrap();
-        (of("high") / of("low"), found)
+        let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let number = |name: &str| result["compute_ratio"][name].as_f64().unwrap();
+        (number("high") / number("low"), result)
     };
     let remove = |width: u64, seed: u64, arm: &str| {
         let folder = dir.path().join(format!("runs/w{width}/w{width}-{arm}-seed{seed}"));
         fs::remove_dir_all(folder).unwrap();
     };
-    let (all_seeds, found) = interval();
-    assert_eq!(found["fit"]["runs"], 12);
+    let (all_seeds, result) = interval();
+    assert_eq!(result["fit"]["runs"], 12);
     // One run without its pair is not used.
     remove(64, 3, "treated");
     remove(64, 2, "plain");
     remove(16, 1, "plain");
-    let (fewer, found) = interval();
-    assert_eq!(found["fit"]["runs"], 9);
-    let counts: Vec<usize> = found["sizes"]
+    let (fewer, result) = interval();
+    assert_eq!(result["fit"]["runs"], 9);
+    let counts: Vec<usize> = result["sizes"]
         .as_array()
         .unwrap()
         .iter()
@@ -208,8 +208,11 @@ fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
     );
     assert!(!ran.stdout.contains("saved"), "{}", ran.stdout);
     let ran = canonc(dir.path(), &[&three[..], &["--json"]].concat());
-    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((ran.code, &found["fit"], &found["compute_ratio"]), (1, &Value::Null, &Value::Null));
+    let result: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (ran.code, &result["fit"], &result["compute_ratio"]),
+        (1, &Value::Null, &Value::Null)
+    );
     // Giving the same size twice does not count as another size.
     let twice = [&three[..], &[locks[0].as_str()]].concat();
     let ran = canonc(dir.path(), &twice);
@@ -260,10 +263,10 @@ fn another_treatment_at_another_size_is_refused() {
     let dir = sizes(1.5, 0.2);
     let text = fs::read_to_string(dir.path().join("arch/archs.canon")).unwrap();
     let at = |width: u64| format!("arch canon{width} = small{width} with {{ canon A, C, D }}");
-    let other =
+    let changed =
         text.replace(&at(WIDTHS[0]), &at(WIDTHS[0]).replace("A, C, D", "A, C, D { kernel 3 }"));
-    assert_ne!(other, text);
-    fs::write(dir.path().join("arch/archs.canon"), other).unwrap();
+    assert_ne!(changed, text);
+    fs::write(dir.path().join("arch/archs.canon"), changed).unwrap();
     let recipe = format!("recipes/w{}.toml", WIDTHS[0]);
     let ran = canonc(dir.path(), &["build", &recipe]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);

@@ -15,10 +15,10 @@ fn several_archs_in_one_file() {
     let two = format!("{GOOD}\narch other = good with {{ canon A }}\n");
     let dir = folder(&[("two.canon", &two)]);
     let both = canonc(dir.path(), &["show", "two.canon"]);
-    let one = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
-    assert_eq!((both.code, one.code), (0, 0));
+    let named = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
+    assert_eq!((both.code, named.code), (0, 0));
     assert!(both.stdout.starts_with("good ") && both.stdout.contains("\nother "));
-    assert!(both.stdout.ends_with(&one.stdout));
+    assert!(both.stdout.ends_with(&named.stdout));
     let none = canonc(dir.path(), &["show", "two.canon", "--arch", "otter"]);
     insta::assert_snapshot!("no_such_arch", none.text(dir.path()));
 }
@@ -28,8 +28,8 @@ fn several_archs_in_one_file() {
 fn one_arch_of_a_file_is_named_as_in_recipes() {
     let two = format!("{GOOD}\narch other = good with {{ canon A }}\n");
     let dir = folder(&[("two.canon", &two)]);
-    let one = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
-    assert_eq!(canonc(dir.path(), &["show", "two.canon#other"]).stdout, one.stdout);
+    let named = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
+    assert_eq!(canonc(dir.path(), &["show", "two.canon#other"]).stdout, named.stdout);
     for command in ["show", "graph", "check", "build"] {
         let ran = canonc(dir.path(), &[command, "two.canon#other"]);
         assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
@@ -60,11 +60,11 @@ fn json_adds_up() {
             table["layers"].as_array().map_or(1, |layers| layers.len() as i64)
         };
         let sum = |column: &str, field: &str| -> i64 {
-            let of = |table: &serde_json::Value| -> i64 {
+            let rows_sum = |table: &serde_json::Value| -> i64 {
                 let rows = table[column].as_array().unwrap();
                 rows.iter().map(|row| row[field].as_i64().unwrap()).sum()
             };
-            tables.iter().map(|table| times(table) * of(table)).sum()
+            tables.iter().map(|table| times(table) * rows_sum(table)).sum()
         };
         assert_eq!(sum("parameters", "count"), arch["parameters"]["total"], "{name}");
         assert_eq!(sum("state", "elements"), arch["state"]["per_sequence"], "{name}");

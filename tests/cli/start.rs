@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use crate::{GOOD, folder};
 
 /// The program alone in a folder, with or without the other one, and without library paths.
-fn placed(dir: &Path, other: bool) -> std::path::PathBuf {
+fn placed(dir: &Path, with_torch: bool) -> std::path::PathBuf {
     let program = dir.join("canonc");
     fs::copy(env!("CARGO_BIN_EXE_canonc"), &program).unwrap();
-    if other {
+    if with_torch {
         fs::copy(env!("CARGO_BIN_EXE_canonc-torch"), dir.join("canonc-torch")).unwrap();
     }
     program
@@ -27,7 +27,7 @@ fn started(program: &Path, words: &[&str]) -> Output {
         .unwrap()
 }
 
-fn said(output: &Output) -> String {
+fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -49,20 +49,20 @@ fn the_program_alone_knows_its_version_and_the_language() {
     let dir = folder(&[("arch/good.canon", GOOD)]);
     let program = placed(dir.path(), false);
     let output = started(&program, &["--version"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("canonc "));
     let output = started(&program, &["check"]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", stderr(&output));
     let output = started(&program, &["doctor", "--json"]);
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("canonc-torch")
     );
     let output = started(&program, &["generate", "runs/none"]);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(
-        said(&output).contains("`canonc-torch`, which computes with tensors, is missing"),
+        stderr(&output).contains("`canonc-torch`, which computes with tensors, is missing"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 }
 
@@ -71,23 +71,23 @@ fn a_library_that_is_not_found_is_named() {
     let dir = folder(&[]);
     // Outside the clone, where no run path leads to the libraries.
     let program = placed(dir.path(), true);
-    let other = dir.path().join("canonc-torch");
-    let bytes = fs::read(&other).unwrap();
+    let torch_program = dir.path().join("canonc-torch");
+    let bytes = fs::read(&torch_program).unwrap();
     // Another name of the same length that no machine has.
     let (name, no_machine_has) = (b"libtorch_cpu.so\0", b"libtorch_xyz.so\0");
-    let places = bytes.windows(name.len()).enumerate().filter(|(_, window)| window == name);
+    let positions = bytes.windows(name.len()).enumerate().filter(|(_, window)| window == name);
     let mut changed = bytes.clone();
-    for (at, _) in places {
-        changed[at..at + name.len()].copy_from_slice(no_machine_has);
+    for (offset, _) in positions {
+        changed[offset..offset + name.len()].copy_from_slice(no_machine_has);
     }
     assert_ne!(changed, bytes);
-    fs::write(&other, changed).unwrap();
+    fs::write(&torch_program, changed).unwrap();
     let output = started(&program, &["generate", "x"]);
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(
-        said(&output).contains("does not find the library libtorch_xyz.so"),
+        stderr(&output).contains("does not find the library libtorch_xyz.so"),
         "{}",
-        said(&output)
+        stderr(&output)
     );
 }
 
@@ -97,8 +97,8 @@ fn a_link_to_the_program_finds_the_other_one() {
     let link = dir.path().join("linked");
     symlink(env!("CARGO_BIN_EXE_canonc"), &link).unwrap();
     let output = started(&link, &["forward", "no-such.lock"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(!said(&output).contains("canonc-torch"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("canonc-torch"), "{}", stderr(&output));
 }
 
 /// `canonc` as the launcher of the Python package starts it.
@@ -123,24 +123,28 @@ fn an_environment_without_pytorch_or_with_another_one_is_refused() {
     let dir = folder(&[("arch/good.canon", GOOD)]);
     let program = placed(dir.path(), true);
     let help = "`/env/bin/python -m pip install torch==2.11.0` installs it";
-    let refused = |torch: Option<&Path>, why: &str| {
+    let refused = |torch: Option<&Path>, reason: &str| {
         let output = launched(&program, torch, &["generate", "runs/none"]);
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-        assert!(said(&output).contains(why) && said(&output).contains(help), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+        assert!(
+            stderr(&output).contains(reason) && stderr(&output).contains(help),
+            "{}",
+            stderr(&output)
+        );
         // The same words in the report of the machine, and nothing else needs PyTorch.
         let output = launched(&program, torch, &["doctor"]);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && text.contains(why) && text.contains(help), "{text}");
+        assert!(output.status.success() && text.contains(reason) && text.contains(help), "{text}");
         let output = launched(&program, torch, &["check"]);
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", stderr(&output));
     };
     refused(None, "this command computes with PyTorch, and /env/bin/python has none");
-    let other = dir.path().join("other");
-    torch(&other, "2.12.1+cpu");
-    refused(Some(&other), "is 2.12.1+cpu, and this canonc works with 2.11");
+    let installed = dir.path().join("other");
+    torch(&installed, "2.12.1+cpu");
+    refused(Some(&installed), "is 2.12.1+cpu, and this canonc works with 2.11");
     refused(Some(&dir.path().join("nothing")), "it has no lib/libtorch_cpu.so");
-    fs::write(other.join("version.py"), "").unwrap();
-    refused(Some(&other), "is of an unknown version, and this canonc works with 2.11");
+    fs::write(installed.join("version.py"), "").unwrap();
+    refused(Some(&installed), "is of an unknown version, and this canonc works with 2.11");
 }
 
 /// The named PyTorch is loaded, and not that of the run path.
@@ -153,8 +157,8 @@ fn the_named_pytorch_is_the_one_that_is_loaded() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let fact = |report: &serde_json::Value| {
         let facts = report["facts"].as_array().unwrap().clone();
-        let found = facts.into_iter().find(|fact| fact["name"] == "torch").unwrap();
-        found["value"].as_str().unwrap().to_owned()
+        let entry = facts.into_iter().find(|fact| fact["name"] == "torch").unwrap();
+        entry["value"].as_str().unwrap().to_owned()
     };
     let usual = fact(&report).split_once(", from ").unwrap().1.to_owned();
     symlink(&usual, named.join("lib")).unwrap();

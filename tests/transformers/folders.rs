@@ -82,7 +82,7 @@ arch olmo {
 const ALLOWED: f64 = 1e-4;
 
 #[derive(serde::Deserialize, Debug)]
-struct Found {
+struct FolderResult {
     name: String,
     logits: f64,
     own_code: bool,
@@ -95,8 +95,8 @@ pub(super) fn drawn(compiled: &Compiled) -> Weights {
     for (param, tensor) in compiled.graph.params().iter().zip(&mut weights.tensors) {
         if matches!(param.role.as_str(), "norm" | "bias") {
             let count: i64 = param.shape.iter().product();
-            let places = Tensor::arange(count, (Kind::Float, Device::Cpu));
-            *tensor = &*tensor + (places * 0.7).sin().reshape(&param.shape) * 0.3;
+            let positions = Tensor::arange(count, (Kind::Float, Device::Cpu));
+            *tensor = &*tensor + (positions * 0.7).sin().reshape(&param.shape) * 0.3;
         }
     }
     weights
@@ -150,13 +150,13 @@ pub(super) fn lay_out(
 }
 
 /// An arch, its weights, and a tokenizer if the folder gets one.
-type Case<'a> = (&'a str, Compiled, Weights, Option<&'a Tokenizer>);
+type FolderCase<'a> = (&'a str, Compiled, Weights, Option<&'a Tokenizer>);
 
 /// Uses each folder as people do; `own_code` says which have code of their own.
-fn works(all: Vec<Case<'_>>, own_code: impl Fn(&str) -> bool) {
+fn works(all: Vec<FolderCase<'_>>, own_code: impl Fn(&str) -> bool) {
     let python = python();
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     let mut laid_out = Vec::new();
     for (name, compiled, weights, tokenizer) in all {
         let weights = lay_out(root, name, &compiled, weights, tokenizer);
@@ -170,17 +170,18 @@ fn works(all: Vec<Case<'_>>, own_code: impl Fn(&str) -> bool) {
         .map(|path| path.to_string_lossy().into_owned())
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let said = run(&python, &words).unwrap_or_else(|why| panic!("{why}"));
-    let lines = said.lines().filter(|line| line.starts_with('{'));
-    let found: Vec<Found> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(found.len(), laid_out.len(), "{said}");
-    for (found, (name, compiled, weights, tokenizer)) in found.iter().zip(&laid_out) {
-        assert_eq!(&found.name, name);
-        assert!(found.logits <= ALLOWED, "{found:?}");
-        assert_eq!(found.own_code, own_code(name), "{found:?}");
-        assert_eq!(found.harness, tokenizer.is_some());
+    let stdout = run(&python, &words).unwrap_or_else(|error| panic!("{error}"));
+    let lines = stdout.lines().filter(|line| line.starts_with('{'));
+    let results: Vec<FolderResult> =
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(results.len(), laid_out.len(), "{stdout}");
+    for (result, (name, compiled, weights, tokenizer)) in results.iter().zip(&laid_out) {
+        assert_eq!(&result.name, name);
+        assert!(result.logits <= ALLOWED, "{result:?}");
+        assert_eq!(result.own_code, own_code(name), "{result:?}");
+        assert_eq!(result.harness, tokenizer.is_some());
         read_back(name, compiled, weights, &root.join(format!("{name}-saved")));
-        eprintln!("{name}: logits off by {:.1e}", found.logits);
+        eprintln!("{name}: logits off by {:.1e}", result.logits);
     }
 }
 
@@ -240,13 +241,13 @@ fn stock_classes_compute_what_our_archs_do() {
     let program = Program::new([("stock.canon".to_owned(), STOCK.to_owned())], Std::Embedded);
     let names = program.archs("stock.canon");
     for name in &names {
-        let (compiled, found) = program.compile("stock.canon", name);
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+        let (compiled, diagnostics) = program.compile("stock.canon", name);
+        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics)));
         let weights = drawn(&compiled);
         // Golden folders have some of these names.
         let name = match name.as_str() {
             "mistral" => "mistral_paired",
-            other => other,
+            name => name,
         };
         all.push((name, compiled, weights, None));
     }

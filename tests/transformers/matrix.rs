@@ -16,7 +16,7 @@ const IN_CI: [&str; 3] = ["gla_demo", "gptoss_demo", "hyper_demo"];
 const HEAD: &str = "| arch | transformers | load | generate | padding | packed | save | trainer | lora | checkpointing | hidden | compile |";
 
 #[derive(serde::Deserialize)]
-struct Row {
+struct UsesRow {
     name: String,
     cells: BTreeMap<String, String>,
     deprecated: Vec<String>,
@@ -31,8 +31,8 @@ fn all() -> BTreeMap<String, Compiled> {
     let names =
         files.iter().flat_map(|file| program.archs(file).into_iter().map(move |name| (file, name)));
     for (file, name) in names.filter(|(_, name)| name.ends_with("_demo") || name.ends_with("_1B")) {
-        let (compiled, found) = program.compile(file, &name);
-        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+        let (compiled, diagnostics) = program.compile(file, &name);
+        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics)));
         if graphs.insert(compiled.identity.graph) {
             cases.insert(name, compiled);
         }
@@ -41,7 +41,7 @@ fn all() -> BTreeMap<String, Compiled> {
 }
 
 /// A row for each folder, by the version of `transformers` on this path.
-fn rows(folders: &[String], path: Option<&Path>) -> Vec<Row> {
+fn rows(folders: &[String], path: Option<&Path>) -> Vec<UsesRow> {
     let script = programs::root().join("tests/transformers_matrix.py");
     let mut command = Command::new(python());
     command.arg(script).args(folders).env("OMP_NUM_THREADS", "1");
@@ -49,10 +49,10 @@ fn rows(folders: &[String], path: Option<&Path>) -> Vec<Row> {
         command.env("PYTHONPATH", path);
     }
     let output = command.output().unwrap();
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{why}");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let lines = said.lines().filter(|line| line.starts_with('{'));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let lines = stdout.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -66,11 +66,11 @@ fn every_use_of_an_exported_folder_works_or_is_refused_as_documented() {
         cases.retain(|name, _| asked.contains(name.as_str()));
         assert_eq!(cases.len(), asked.len(), "{asked:?}");
     }
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let mut folders = Vec::new();
     for (name, compiled) in &cases {
-        lay_out(place.path(), name, compiled, drawn(compiled), None);
-        folders.push(place.path().join(name).to_string_lossy().into_owned());
+        lay_out(dir.path(), name, compiled, drawn(compiled), None);
+        folders.push(dir.path().join(name).to_string_lossy().into_owned());
     }
     let documented = programs::read("docs/transformers.md");
     let columns: Vec<&str> =

@@ -31,7 +31,7 @@ const ALLOWED: f64 = 1e-9;
 const ALLOWED_GRADIENT: f64 = 1e-7;
 
 #[derive(serde::Deserialize)]
-struct Found {
+struct ModuleResult {
     name: String,
     logits: f64,
     loss: f64,
@@ -119,36 +119,38 @@ fn tokens(vocab: i64) -> (Tensor, Tensor) {
 }
 
 fn agree(cases: &BTreeMap<String, Compiled>) {
-    let place = tempfile::tempdir().unwrap();
-    lay_out(place.path(), cases);
+    let dir = tempfile::tempdir().unwrap();
+    lay_out(dir.path(), cases);
     let script = programs::root().join("tests/torch_oracle.py");
-    let words = [&script, place.path()].map(|path| path.to_string_lossy().into_owned());
-    let said = run(&python(), &words.each_ref().map(String::as_str));
-    let said = said.unwrap_or_else(|why| panic!("{why}"));
-    let found: Vec<Found> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(found.len(), cases.len());
-    let bad: Vec<&Found> = found
+    let words = [&script, dir.path()].map(|path| path.to_string_lossy().into_owned());
+    let stdout = run(&python(), &words.each_ref().map(String::as_str));
+    let stdout = stdout.unwrap_or_else(|error| panic!("{error}"));
+    let results: Vec<ModuleResult> =
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(results.len(), cases.len());
+    let bad: Vec<&ModuleResult> = results
         .iter()
-        .filter(|found| {
-            let values = [found.logits, found.loss, found.split];
-            let near = values.iter().all(|off| *off <= ALLOWED) && found.grad <= ALLOWED_GRADIENT;
+        .filter(|result| {
+            let values = [result.logits, result.loss, result.split];
+            let is_near =
+                values.iter().all(|off| *off <= ALLOWED) && result.grad <= ALLOWED_GRADIENT;
             // Quantiles of 4,000 values or more differ by a few percent of their range from draw to draw.
-            !(near && found.init <= 0.1)
+            !(is_near && result.init <= 0.1)
         })
         .collect();
     let listed: Vec<String> = bad
         .iter()
-        .map(|found| {
-            let Found { name, logits, loss, grad, worst, split, init } = found;
+        .map(|result| {
+            let ModuleResult { name, logits, loss, grad, worst, split, init } = result;
             format!("{name}: logits {logits:.1e}, loss {loss:.1e}, gradient of {worst} {grad:.1e}, in parts {split:.1e}, initial {init:.2}")
         })
         .collect();
     assert!(bad.is_empty(), "{}", listed.join("\n"));
-    let worst = |of: fn(&Found) -> f64| found.iter().map(of).fold(0.0, f64::max);
+    let worst = |error: fn(&ModuleResult) -> f64| results.iter().map(error).fold(0.0, f64::max);
     eprintln!(
         "{} archs: logits off by at most {:.1e}, loss {:.1e}, gradients {:.1e}, runs in parts {:.1e}, quantiles of \
          initial values {:.1e}",
-        found.len(),
+        results.len(),
         worst(|f| f.logits),
         worst(|f| f.loss),
         worst(|f| f.grad),
@@ -174,8 +176,8 @@ fn modules_of_every_committed_arch_equal_ours() {
     let mut cases = BTreeMap::new();
     for file in &files {
         for name in program.archs(file) {
-            let (compiled, found) = program.compile(file, &name);
-            let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+            let (compiled, diagnostics) = program.compile(file, &name);
+            let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics)));
             assert!(cases.insert(name, compiled).is_none());
         }
     }
@@ -248,7 +250,7 @@ const ODD: &[&str] = &[
 ];
 
 #[test]
-fn odd_names_are_names() {
+fn names_that_python_reserves_work() {
     let mut body = String::from("  y = x\n");
     for name in ODD {
         body += &format!("  y = y + linear {name} (y, dim, bias = true)\n");

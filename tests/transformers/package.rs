@@ -7,8 +7,8 @@ use super::{canonc, python, run};
 
 #[test]
 fn a_run_s_weights_are_tensors_of_torch() {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     canonc(root, &["new", "."]);
     let recipe = root.join("recipes/depo_first.toml");
     let text = fs::read_to_string(&recipe).unwrap();
@@ -32,5 +32,5 @@ assert model(torch.tensor([3])).shape == (1, 64)
 ";
     let [package, folder] = [package, root.join("runs/depo_first")];
     let words = ["-c", script, &package.to_string_lossy(), &folder.to_string_lossy()];
-    run(&python(), &words).unwrap_or_else(|why| panic!("{why}"));
+    run(&python(), &words).unwrap_or_else(|error| panic!("{error}"));
 }

@@ -51,7 +51,14 @@ struct Layer {
     slots: Vec<&'static str>,
 }
 
-fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
+/// A mixer's text, and the slots it has.
+type Mixer = (String, &'static [&'static str]);
+
+fn with_slot_b(text: String) -> Mixer {
+    (text, ["B"].as_slice())
+}
+
+fn attention() -> impl Strategy<Value = Mixer> {
     let window = prop_oneof![
         2 => Just("none".to_owned()),
         3 => (1..9i64).prop_map(|window| window.to_string()),
@@ -64,7 +71,7 @@ fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
             }
         ),
     ];
-    let attention = (1..=2i64, 1..=3i64, 4..=7i64, any::<bool>(), rope, window).prop_map(
+    (1..=2i64, 1..=3i64, 4..=7i64, any::<bool>(), rope, window).prop_map(
         |(kv, groups, head_dim, norm, rope, window)| {
             let heads = kv * groups;
             let text = format!(
@@ -72,23 +79,58 @@ fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
             );
             (text, ["B"].as_slice())
         },
-    );
-    let scan = (1..=3i64, 1..=5i64, 1..=5i64, 1..=4i64, any::<bool>(), 1..=5i64);
-    let gla = scan.clone().prop_map(|(heads, k, v, rank, conv, kernel)| {
+    )
+}
+
+/// Heads, widths of keys and values per head, a rank or number of steps, a flag, and a kernel.
+fn scan() -> impl Strategy<Value = (i64, i64, i64, i64, bool, i64)> {
+    (1..=3i64, 1..=5i64, 1..=5i64, 1..=4i64, any::<bool>(), 1..=5i64)
+}
+
+/// Simple GLA, retention, HGRN2 and GSA, which all have a width of keys and one of values.
+fn by_head() -> impl Strategy<Value = Mixer> {
+    let by_head = scan().prop_map(move |(heads, k, v, slots, bounded, _)| {
+        let widths = format!("heads {heads}, key_dim {}, value_dim {}", heads * k, heads * v);
+        (widths, slots, bounded)
+    });
+    (by_head, 0..4usize).prop_map(|((widths, slots, bounded), which)| {
+        with_slot_b(match which {
+            0 => format!("simple_gla {{ {widths} }}"),
+            1 => format!("retention {{ {widths}, rope nope }}"),
+            2 => format!("hgrn2 {{ {widths}, bounded {bounded} }}"),
+            _ => format!("gsa {{ {widths}, slots {slots} }}"),
+        })
+    })
+}
+
+/// RWKV-6 and RWKV-7 with one head, which is as wide as any model.
+fn rwkv() -> impl Strategy<Value = Mixer> {
+    (1..=4i64, 1..=4i64, any::<bool>()).prop_map(move |(rank, gate, seven)| {
+        with_slot_b(match seven {
+            true => format!(
+                "rwkv7 {{ heads 1, decay_rank {rank}, rate_rank {rank}, gate_rank {gate} }}"
+            ),
+            false => format!("rwkv6 {{ heads 1, mix_rank {rank}, decay_rank {gate} }}"),
+        })
+    })
+}
+
+fn linear() -> impl Strategy<Value = Mixer> {
+    let gla = scan().prop_map(|(heads, k, v, rank, conv, kernel)| {
         let (keys, values) = (heads * k, heads * v);
         let text = format!(
             "gla {{ heads {heads}, key_dim {keys}, value_dim {values}, gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
         );
         (text, [].as_slice())
     });
-    let delta = scan.clone().prop_map(|(heads, k, v, rank, conv, kernel)| {
+    let delta = scan().prop_map(|(heads, k, v, rank, conv, kernel)| {
         let (keys, values) = (heads * k, heads * v);
         let text = format!(
             "gated_deltanet {{ heads {heads}, key_dim {keys}, value_dim {values}, output_gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
         );
         (text, ["B"].as_slice())
     });
-    let mamba = scan.clone().prop_map(|(groups, p, state, times, conv, kernel)| {
+    let mamba = scan().prop_map(|(groups, p, state, times, conv, kernel)| {
         let heads = groups * times;
         let text = format!(
             "mamba2 {{ heads {heads}, inner {}, state {state}, groups {groups}, short_conv {conv}, conv_kernel {kernel} }}",
@@ -96,46 +138,27 @@ fn mixer() -> impl Strategy<Value = (String, &'static [&'static str])> {
         );
         (text, ["B"].as_slice())
     });
-    let with_b = |text: String| (text, ["B"].as_slice());
-    let kda = scan.clone().prop_map(move |(heads, k, v, rank, conv, kernel)| {
+    let kda = scan().prop_map(move |(heads, k, v, rank, conv, kernel)| {
         let (keys, values) = (heads * k, heads * v);
-        with_b(format!(
+        with_slot_b(format!(
             "kda {{ heads {heads}, key_dim {keys}, value_dim {values}, gate_rank {rank}, short_conv {conv}, conv_kernel {kernel} }}"
         ))
     });
-    let product = scan.clone().prop_map(move |(heads, k, v, steps, flag, kernel)| {
+    let product = scan().prop_map(move |(heads, k, v, steps, flag, kernel)| {
         let (keys, values) = (heads * k, heads * v);
-        with_b(format!(
+        with_slot_b(format!(
             "delta_product {{ heads {heads}, steps {steps}, key_dim {keys}, value_dim {values}, gated {flag}, conv_kernel {kernel} }}"
         ))
     });
-    let by_head = scan.clone().prop_map(move |(heads, k, v, slots, bounded, _)| {
-        let widths = format!("heads {heads}, key_dim {}, value_dim {}", heads * k, heads * v);
-        (widths, slots, bounded)
-    });
-    let by_head = (by_head, 0..4usize).prop_map(move |((widths, slots, bounded), which)| {
-        with_b(match which {
-            0 => format!("simple_gla {{ {widths} }}"),
-            1 => format!("retention {{ {widths}, rope nope }}"),
-            2 => format!("hgrn2 {{ {widths}, bounded {bounded} }}"),
-            _ => format!("gsa {{ {widths}, slots {slots} }}"),
-        })
-    });
-    // One head is as wide as any model.
-    let rwkv = (1..=4i64, 1..=4i64, any::<bool>()).prop_map(move |(rank, gate, seven)| {
-        with_b(match seven {
-            true => format!(
-                "rwkv7 {{ heads 1, decay_rank {rank}, rate_rank {rank}, gate_rank {gate} }}"
-            ),
-            false => format!("rwkv6 {{ heads 1, mix_rank {rank}, decay_rank {gate} }}"),
-        })
-    });
-    let late = scan.prop_map(|(heads, rows, columns, ..)| {
+    let late = scan().prop_map(|(heads, rows, columns, ..)| {
         let text = format!("late {{ heads {heads}, rows {rows}, columns {columns} }}");
         (text, [].as_slice())
     });
-    let linear = prop_oneof![gla, delta, mamba, late, kda, product, by_head, rwkv];
-    prop_oneof![1 => attention, 2 => linear]
+    prop_oneof![gla, delta, mamba, late, kda, product, by_head(), rwkv()]
+}
+
+fn mixer() -> impl Strategy<Value = Mixer> {
+    prop_oneof![1 => attention(), 2 => linear()]
 }
 
 fn layer() -> impl Strategy<Value = Layer> {

@@ -43,17 +43,17 @@ fn ours(root: &Path, suite: &str, questions: &Path, bos: bool) -> Value {
 #[test]
 fn scores_are_those_of_the_harness() {
     let python = python();
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path();
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
     fs::write(root.join("a.canon"), BYTES).unwrap();
     let tokenizer = Tokenizer::bytes(tasks::BOS, tasks::EOS);
     let compiled = programs::compiled(BYTES);
     lay_out(root, "on_bytes", &compiled, drawn(&compiled), Some(&tokenizer));
     let golden = programs::root().join("tests/golden/suites");
     // Answers as short as the harness is told.
-    let own = fs::read_to_string(golden.join("own.toml")).unwrap();
-    let own = own.replace("kind = \"generate\"", "kind = \"generate\"\nmax_tokens = 12");
-    fs::write(root.join("own.toml"), own).unwrap();
+    let suite = fs::read_to_string(golden.join("own.toml")).unwrap();
+    let suite = suite.replace("kind = \"generate\"", "kind = \"generate\"\nmax_tokens = 12");
+    fs::write(root.join("own.toml"), suite).unwrap();
     let script = programs::root().join("tests/transformers_suites.py");
     for bos in [false, true] {
         let questions = root.join(format!("questions-{bos}"));
@@ -65,8 +65,8 @@ fn scores_are_those_of_the_harness() {
         ];
         let output = Command::new(&python).args(words).env("PYTHONPATH", older()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let line = said.lines().find(|line| line.starts_with('{')).unwrap();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = stdout.lines().find(|line| line.starts_with('{')).unwrap();
         let theirs: Value = serde_json::from_str(line).unwrap();
         let mut compared = 0;
         for suite in ["release", "own.toml"] {

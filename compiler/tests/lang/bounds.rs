@@ -9,7 +9,7 @@ use compiler::elaborate::{
     MAX_TENSORS, MAX_TOTAL, MAX_WIDTH,
 };
 use compiler::tree::{MAX_CHAIN, MAX_CONFIG, MAX_LAYERS};
-use support::programs::{TEXT, program_of, read, said, with_layers};
+use support::programs::{TEXT, all_diagnostics, program_of, read, with_layers};
 
 pub(crate) const MEMORY: usize = 256 << 20;
 /// Hundredths of a second of processor time after which a text counts as endless. This is a hundred times the worst
@@ -503,7 +503,7 @@ fn one_text() {
     crate::ALLOCATOR.set_limit(MEMORY).unwrap();
     let before = used();
     let program = program_of(&text);
-    let diagnostics = said(&program, TEXT);
+    let diagnostics = all_diagnostics(&program, TEXT);
     assert!(program.render(&diagnostics).len() < 1 << 20);
     let mut line = format!("SAID {}", used() - before);
     for diagnostic in &diagnostics {

@@ -9,7 +9,7 @@ use compiler::op::{self, Arity, ConfigKind, Default, Time};
 use compiler::program::Program;
 use dsl::{DefKind, Item};
 
-use support::programs::{TEXT, program_of, read, said};
+use support::programs::{TEXT, all_diagnostics, program_of, read};
 
 /// The info string, line and contents of each fenced block.
 fn blocks() -> Vec<(String, usize, String)> {
@@ -54,7 +54,7 @@ fn blocks_elaborate_or_are_refused() {
     let (mut good, mut bad) = (0, 0);
     for (info, line, text) in blocks() {
         let shown = |program: &Program| {
-            let all = said(program, TEXT);
+            let all = all_diagnostics(program, TEXT);
             (all.iter().any(dsl::Diagnostic::is_error), program.render(&all))
         };
         match info.as_str() {

@@ -10,7 +10,7 @@ use proptest::sample::select;
 use proptest::test_runner::TestRunner;
 
 use super::bounds::{LAYER, MEMORY, TIME, in_a_child, report, used};
-use support::programs::{TEXT, program_of, read, said, with_layers};
+use support::programs::{TEXT, all_diagnostics, program_of, read, with_layers};
 
 /// A random text of the language's words: mostly wrong, often nearly right.
 fn words() -> impl Strategy<Value = String> {
@@ -84,7 +84,7 @@ fn random_texts() {
         .run(&prop_oneof![1 => words(), 4 => mutated()], |text| {
             let before = used();
             let program = program_of(&text);
-            for diagnostic in said(&program, TEXT) {
+            for diagnostic in all_diagnostics(&program, TEXT) {
                 seen_here.borrow_mut().insert(diagnostic.code);
             }
             for arch in program.archs(TEXT) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use dsl::Diagnostic;
 
-use support::programs::{TEXT, files, program, program_of, read, said, with_layers};
+use support::programs::{TEXT, all_diagnostics, files, program, program_of, read, with_layers};
 
 const CASES: &str = "tests/cases/elaborate";
 
@@ -27,7 +27,7 @@ fn cases() {
 fn shown(stem: &str) -> String {
     let file = format!("{CASES}/{stem}.canon");
     let program = program(&file);
-    let all = said(&program, &file);
+    let all = all_diagnostics(&program, &file);
     assert!(!all.is_empty(), "{stem} is accepted");
     all.iter().for_each(check_words);
     let code = stem.trim_start_matches("err_").replace('_', "-");

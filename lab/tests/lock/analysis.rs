@@ -13,7 +13,7 @@ use super::comparison::compare;
 
 const ARMS: [(&str, &str, &str); 2] = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
 
-fn made(more: &str) -> Comparison {
+fn compared(more: &str) -> Comparison {
     compare(&format!("{PAIR}{more}"), &ARMS).unwrap()
 }
 
@@ -26,14 +26,14 @@ fn reread(comparison: &Comparison) -> Comparison {
 
 #[test]
 fn neutral_values_change_no_id() {
-    let plain = made("");
+    let plain = compared("");
     assert_eq!(plain.analysis.primary, "eval_loss");
     assert_eq!(plain.analysis.family, ["eval_loss"]);
     assert_eq!((plain.analysis.margin, plain.analysis.stop), (None, Stop::Fixed));
     let text = write(&Lock::Comparison(plain.clone()));
     assert!(!text.contains("analysis"), "{text}");
     let neutral = "[analysis]\nprimary = \"eval_loss\"\nfamily = [\"eval_loss\"]\nlevel = 0.05\nstop = \"fixed\"\ntime_bound = 1.05\n";
-    assert_eq!(write(&Lock::Comparison(made(neutral))), text);
+    assert_eq!(write(&Lock::Comparison(compared(neutral))), text);
     let mut ids = BTreeSet::from([plain.id()]);
     for declared in [
         "primary = \"exact_match\"",
@@ -42,27 +42,27 @@ fn neutral_values_change_no_id() {
         "level = 0.01",
         "time_bound = 1.02",
     ] {
-        let declared = made(&format!("[analysis]\n{declared}\n"));
+        let declared = compared(&format!("[analysis]\n{declared}\n"));
         assert!(ids.insert(declared.id()), "{declared:?}");
         assert_eq!(reread(&declared).analysis, declared.analysis);
     }
     // The order of a family has no meaning.
-    let of = |family: &str| made(&format!("[analysis]\nfamily = {family}\n")).id();
+    let id = |family: &str| compared(&format!("[analysis]\nfamily = {family}\n")).id();
     assert_eq!(
-        of("[\"eval_loss\", \"token_accuracy\"]"),
-        of("[\"token_accuracy\", \"eval_loss\"]")
+        id("[\"eval_loss\", \"token_accuracy\"]"),
+        id("[\"token_accuracy\", \"eval_loss\"]")
     );
 }
 
 #[test]
 fn a_stopping_rule_is_locked_with_its_limit() {
     let seeds = PAIR.replace("[1, 2]", "[1, 2, 3, 4]").replace("[5, 6]", "[5, 6, 7, 8]");
-    let of =
+    let sequential =
         |more: &str| compare(&format!("{seeds}[analysis]\nstop = \"sequential\"\n{more}"), &ARMS);
-    let all = of("").unwrap();
+    let all = sequential("").unwrap();
     assert_eq!(all.analysis.stop, Stop::Sequential { max_seeds: 4 });
-    assert_eq!(of("max_seeds = 4\n").unwrap().id(), all.id());
-    let three = of("max_seeds = 3\nmargin = 0.5\n").unwrap();
+    assert_eq!(sequential("max_seeds = 4\n").unwrap().id(), all.id());
+    let three = sequential("max_seeds = 3\nmargin = 0.5\n").unwrap();
     assert_eq!(reread(&three).analysis.stop, Stop::Sequential { max_seeds: 3 });
     assert_eq!(three.analysis.margin, Decimal::new(5, -1).ok());
     // Looks come seed by seed.
@@ -72,11 +72,11 @@ fn a_stopping_rule_is_locked_with_its_limit() {
         ("max_seeds = 5\n", "max_seeds is 5, and [seeds] lists 4"),
         ("[grid]\n\"optimizer.lr\" = [0.001, 0.002]\n", "a sequential rule needs a single point"),
     ] {
-        let why = of(more).unwrap_err();
-        assert!(why.contains(what), "{why}");
+        let error = sequential(more).unwrap_err();
+        assert!(error.contains(what), "{error}");
     }
-    let why = compare(&format!("{PAIR}[analysis]\nstop = \"sequential\"\n"), &ARMS).unwrap_err();
-    assert!(why.contains("at least 3 seeds, and [seeds] lists 2"), "{why}");
+    let error = compare(&format!("{PAIR}[analysis]\nstop = \"sequential\"\n"), &ARMS).unwrap_err();
+    assert!(error.contains("at least 3 seeds, and [seeds] lists 2"), "{error}");
 }
 
 #[test]
@@ -102,8 +102,8 @@ fn invalid_analyses_are_refused_with_a_suggestion() {
         ("time_bound = 10", "below 10"),
         ("time_bound = 5e-2", "a ratio above 1"),
     ] {
-        let why = compare(&format!("{PAIR}[analysis]\n{declared}\n"), &ARMS).unwrap_err();
-        assert!(why.contains(what) && why.contains("help:"), "{declared}: {why}");
+        let error = compare(&format!("{PAIR}[analysis]\n{declared}\n"), &ARMS).unwrap_err();
+        assert!(error.contains(what) && error.contains("help:"), "{declared}: {error}");
     }
 }
 
@@ -111,9 +111,9 @@ fn invalid_analyses_are_refused_with_a_suggestion() {
 #[test]
 fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
     let evals = |file: &str| -> Vec<u64> {
-        let made = compare(file, &ARMS).unwrap();
-        assert_eq!(reread(&made).seeds, made.seeds);
-        made.seeds.iter().map(|seeds| seeds.eval).collect()
+        let comparison = compare(file, &ARMS).unwrap();
+        assert_eq!(reread(&comparison).seeds, comparison.seeds);
+        comparison.seeds.iter().map(|seeds| seeds.eval).collect()
     };
     let plain =
         PAIR.lines().filter(|line| !line.starts_with("eval")).collect::<Vec<_>>().join("\n");
@@ -126,7 +126,7 @@ fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
 /// A lock edited by hand cannot declare more than a file can.
 #[test]
 fn a_lock_with_another_analysis_is_not_read() {
-    let declared = made("[analysis]\nmargin = 0.01\n");
+    let declared = compared("[analysis]\nmargin = 0.01\n");
     let text = write(&Lock::Comparison(declared));
     for (from, to) in
         [("analysis.margin = 0.01", "analysis.margin = 0.5"), ("analysis.margin = 0.01\n", "")]
@@ -141,20 +141,20 @@ fn runs_are_shuffled_by_the_lock_and_pairs_stay_together() {
     let seeds = PAIR
         .replace("[1, 2]", "[1, 2, 3, 4, 5, 6, 7, 8, 9]")
         .replace("[5, 6]", "[11, 12, 13, 14, 15, 16, 17, 18, 19]");
-    let one = compare(&seeds, &ARMS).unwrap();
-    let other = compare(&format!("{seeds}[analysis]\nmargin = 0.01\n"), &ARMS).unwrap();
+    let plain = compare(&seeds, &ARMS).unwrap();
+    let with_margin = compare(&format!("{seeds}[analysis]\nmargin = 0.01\n"), &ARMS).unwrap();
     let names = |comparison: &Comparison| -> Vec<String> {
         comparison.run_order().iter().map(|run| run.experiment.name.clone()).collect()
     };
-    let (first, second) = (names(&one), names(&other));
-    assert_eq!(first, names(&one));
+    let (first, second) = (names(&plain), names(&with_margin));
+    assert_eq!(first, names(&plain));
     assert_ne!(first, second);
-    let listed: Vec<String> = one.runs().iter().map(|run| run.experiment.name.clone()).collect();
+    let listed: Vec<String> = plain.runs().iter().map(|run| run.experiment.name.clone()).collect();
     assert_ne!(first, listed);
     let sorted = |names: &[String]| -> BTreeSet<String> { names.iter().cloned().collect() };
     assert_eq!((first.len(), sorted(&first)), (18, sorted(&listed)));
     // Both arms of a seed follow one another, and neither is always first.
-    let order = one.run_order();
+    let order = plain.run_order();
     let pairs: Vec<_> = order.chunks(2).collect();
     assert!(pairs.iter().all(|pair| pair[0].seed == pair[1].seed));
     let base_first = pairs.iter().filter(|pair| pair[0].role == Role::Base).count();

@@ -38,20 +38,20 @@ fn tokens_are_those_of_the_tokenizer_that_the_lock_names() {
         let tokenizer = format!("tokenizer = \"tiktoken\", tokenizer_vocab = {vocab}, seq_len");
         Lock::Experiment(experiment_of(&TEXT.replace("seq_len", &tokenizer), &small()))
     };
-    let by = |name: &str| Bound { tokenizer: Some(Digest::of("test", name)), ..data("a") };
+    let tokenized = |name: &str| Bound { tokenizer: Some(Digest::of("test", name)), ..data("a") };
     let open = trained(300);
     assert_eq!(
         open.open_inputs(),
         ["data.source = \"nemotron_cc\"", "data.tokenizer = \"tiktoken\""]
     );
-    let closed = bind(&open, by("one")).unwrap();
+    let closed = bind(&open, tokenized("one")).unwrap();
     assert!(closed.open_inputs().is_empty());
     assert_eq!(write(&keep_binding(&open, &closed).unwrap().unwrap()), write(&closed));
     assert!(keep_binding(&trained(299), &closed).unwrap().is_none());
-    assert_eq!(bind(&closed, by("two")).unwrap_err().code, "tokenizer-drift");
+    assert_eq!(bind(&closed, tokenized("two")).unwrap_err().code, "tokenizer-drift");
     assert_eq!(bind(&open, data("a")).unwrap_err().code, "tokenizer-drift");
     let bytes = Lock::Experiment(experiment_of(TEXT, &small()));
-    assert_eq!(bind(&bytes, by("one")).unwrap_err().code, "tokenizer-drift");
+    assert_eq!(bind(&bytes, tokenized("one")).unwrap_err().code, "tokenizer-drift");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn building_again_keeps_the_binding() {
     assert!(kept.open_inputs().is_empty());
     assert_eq!(write(&keep_binding(&open, &closed).unwrap().unwrap()), write(&closed));
     // Data with another name does not match.
-    let other = Lock::Experiment(experiment_of(&TEXT.replace("nemotron_cc", "c4"), &arch));
-    assert!(keep_binding(&other, &closed).unwrap().is_none());
+    let other_data = Lock::Experiment(experiment_of(&TEXT.replace("nemotron_cc", "c4"), &arch));
+    assert!(keep_binding(&other_data, &closed).unwrap().is_none());
     assert!(keep_binding(&open, &open).unwrap().is_none());
 }

@@ -25,21 +25,21 @@ fn compare_archs(
 ) -> Result<Comparison, String> {
     let mut sources = Sources::new();
     let id = sources.add("recipes/c.toml", file);
-    let (read, found) = recipe::comparison::read(&sources, id);
-    let Some(read) = read else { return Err(dsl::render(&sources, &found)) };
-    let made = arms
+    let (read, diagnostics) = recipe::comparison::read(&sources, id);
+    let Some(read) = read else { return Err(dsl::render(&sources, &diagnostics)) };
+    let experiments = arms
         .iter()
         .map(|(name, arch, recipe)| {
             let arch = locked(&compiled_text(archs, arch));
             ((*name).to_owned(), experiment_of(recipe, &arch))
         })
         .collect();
-    read.comparison("c", "recipes/c.toml", made).map_err(|why| {
-        let report = match &why {
+    read.comparison("c", "recipes/c.toml", experiments).map_err(|problem| {
+        let report = match &problem {
             NoComparison::Confounded(_, verdict) => lab::verdict::text(verdict, false),
             NoComparison::Problems(_) | NoComparison::Treatment(..) => String::new(),
         };
-        report + &dsl::render(&sources, &read.explain(&why))
+        report + &dsl::render(&sources, &read.explain(&problem))
     })
 }
 
@@ -50,25 +50,27 @@ fn arms_times_seeds_times_grid() {
          [grid]\n\"optimizer.lr, optimizer.weight_decay\" = [[0.001, 0.04], [0.002, 0.02]]\n\
          [selection]\nmetric = \"exact_match\"\n"
     );
-    let made = compare(&file, &[("llama", "small", DEPO), ("canon", "smallcanon", DEPO)]).unwrap();
-    let names: Vec<&str> = made.runs().iter().map(|run| run.experiment.name.as_str()).collect();
+    let comparison =
+        compare(&file, &[("llama", "small", DEPO), ("canon", "smallcanon", DEPO)]).unwrap();
+    let names: Vec<&str> =
+        comparison.runs().iter().map(|run| run.experiment.name.as_str()).collect();
     assert_eq!(names.len(), 12);
     assert_eq!(names[0], "c-llama-lr0.001-weight_decay0.04-seed1");
     assert_eq!(names[11], "c-llama-replicate-lr0.002-weight_decay0.02-seed2");
-    let ids: BTreeSet<_> = made.runs().iter().map(|run| run.experiment.id()).collect();
+    let ids: BTreeSet<_> = comparison.runs().iter().map(|run| run.experiment.id()).collect();
     assert_eq!(ids.len(), 12);
-    for run in made.runs() {
+    for run in comparison.runs() {
         // Runs at the same place share seeds and point; the A/A arm equals the base except for its seeds.
-        let twin = made.runs().into_iter().find(|other| {
+        let twin = comparison.runs().into_iter().find(|other| {
             other.role == Role::Base && other.seed == run.seed && other.point == run.point
         });
         let (run, twin) = (&run.experiment, &twin.unwrap().experiment);
         assert_eq!(run.lr, twin.lr);
         assert_eq!(run.seeds.eval, twin.seeds.eval);
     }
-    let again = made.runs().into_iter().filter(|run| run.role == Role::Replicate);
+    let again = comparison.runs().into_iter().filter(|run| run.role == Role::Replicate);
     assert!(again.into_iter().all(|run| run.experiment.seeds.init > 10 && run.arm == "llama"));
-    let text = write(&Lock::Comparison(made));
+    let text = write(&Lock::Comparison(comparison));
     assert_eq!(write(&read("c", &text).unwrap()), text);
     assert!(text.contains(
         "grid.\"optimizer.lr, optimizer.weight_decay\" = [[0.001, 0.04], [0.002, 0.02]]\n"
@@ -78,11 +80,11 @@ fn arms_times_seeds_times_grid() {
 
 #[test]
 fn the_seeds_of_the_arms_are_those_of_the_comparison() {
-    let other = DEPO.replace("init = 1, data = 1", "init = 77, data = 78");
+    let reseeded = DEPO.replace("init = 1, data = 1", "init = 77, data = 78");
     let arms = |b: &'static str| [("llama", "small", DEPO), ("canon", "smallcanon", b)];
-    let one = compare(PAIR, &arms(DEPO)).unwrap();
-    let two = compare(PAIR, &arms(Box::leak(other.into_boxed_str()))).unwrap();
-    assert_eq!(one.id(), two.id());
+    let first = compare(PAIR, &arms(DEPO)).unwrap();
+    let second = compare(PAIR, &arms(Box::leak(reseeded.into_boxed_str()))).unwrap();
+    assert_eq!(first.id(), second.id());
 }
 
 #[test]
@@ -108,16 +110,16 @@ fn either_arm_may_be_the_base() {
 
 #[test]
 fn a_confounded_comparison_is_reported_and_not_locked() {
-    let other = DEPO.replace("0.0133", "0.01").replace("warmup = 60", "warmup = 30");
-    let shown = compare(PAIR, &[("llama", "small", DEPO), ("canon", "smallcanon", &other)]);
+    let changed = DEPO.replace("0.0133", "0.01").replace("warmup = 60", "warmup = 30");
+    let shown = compare(PAIR, &[("llama", "small", DEPO), ("canon", "smallcanon", &changed)]);
     insta::assert_snapshot!("confounded", shown.unwrap_err());
     // Declared, it is a bundle and is labelled as one.
     let file =
         PAIR.replace("[\"canon\"]", "[\"canon\", \"optimizer.weight_decay\", \"schedule.warmup\"]");
-    let made =
-        compare(&file, &[("llama", "small", DEPO), ("canon", "smallcanon", &other)]).unwrap();
+    let bundle =
+        compare(&file, &[("llama", "small", DEPO), ("canon", "smallcanon", &changed)]).unwrap();
     assert_eq!(
-        made.verdicts["canon"].headline(),
+        bundle.verdicts["canon"].headline(),
         "bundle of 3 factors (canon, optimizer.weight_decay, schedule.warmup): controlled, but not attributable to one of them"
     );
 }
@@ -147,22 +149,23 @@ fn each_arm_can_have_a_treatment_of_its_own() {
         [arms]\na = \"a.toml\"\nb = \"b.toml\"\nc = \"c.toml\"\n[seeds]\ninit = [1]\ndata = [1]\n";
     let faster = DEPO.replace("lr = 0.003", "lr = 0.006");
     let arms = [("a", "small", DEPO), ("b", "smallcanon", DEPO), ("c", "small", faster.as_str())];
-    let made = compare(file, &arms).unwrap();
-    assert_eq!(made.verdicts["b"].headline(), "controlled for canon");
-    assert_eq!(made.verdicts["c"].headline(), "controlled for optimizer.lr");
-    assert_eq!(made.runs().len(), 3);
+    let comparison = compare(file, &arms).unwrap();
+    assert_eq!(comparison.verdicts["b"].headline(), "controlled for canon");
+    assert_eq!(comparison.verdicts["c"].headline(), "controlled for optimizer.lr");
+    assert_eq!(comparison.runs().len(), 3);
 }
 
 #[test]
 fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     use compiler::digest::Digest;
     use lab::lock::{Bound, bind, comparable};
-    let made = compare(PAIR, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]).unwrap();
+    let comparison =
+        compare(PAIR, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]).unwrap();
     assert_eq!(
-        made.verdicts["canon"].headline(),
+        comparison.verdicts["canon"].headline(),
         "controlled for canon; data assumed equal by name"
     );
-    let open = Lock::Comparison(made);
+    let open = Lock::Comparison(comparison);
     assert_eq!(comparable(open.clone()).unwrap_err().code, "lock-open");
     let bound =
         Bound { digest: Digest::of("test", "a"), documents: None, tokens: None, tokenizer: None };
@@ -173,8 +176,8 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     assert_eq!(comparison.verdicts["canon"].headline(), "controlled for canon");
     // The matched quantity stays declared, and is checked again.
     let matched = format!("match = {{ on = \"flops\", within = 1 }}\n{PAIR}");
-    let made = compare(&matched, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]);
-    let closed = comparable(bind(&Lock::Comparison(made.unwrap()), bound).unwrap()).unwrap();
+    let result = compare(&matched, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]);
+    let closed = comparable(bind(&Lock::Comparison(result.unwrap()), bound).unwrap()).unwrap();
     let headline = closed.headline("canon");
     assert!(
         headline.starts_with("controlled for canon; matched on flops within 1: "),
@@ -191,9 +194,9 @@ fn a_grid_recomputes_everything_that_follows_from_it() {
     // An arm must not choose what it learns.
     let refused = compare(&file, &arms).unwrap_err();
     assert!(refused.contains("chosen-apart") && refused.contains("per_arm = false"), "{refused}");
-    let made = compare(&format!("{file}[selection]\nper_arm = false\n"), &arms).unwrap();
-    assert_eq!(made.runs().len(), 8);
-    for run in made.runs() {
+    let comparison = compare(&format!("{file}[selection]\nper_arm = false\n"), &arms).unwrap();
+    assert_eq!(comparison.runs().len(), 8);
+    for run in comparison.runs() {
         let most = if run.point == 0 { 4 } else { 8 };
         let alone = mano.replace("L = 4", &format!("L = {most}"));
         let same = experiment_of(&alone, &run.experiment.arch);
@@ -201,7 +204,7 @@ fn a_grid_recomputes_everything_that_follows_from_it() {
             assert_eq!(run.experiment.value(path), same.value(path), "{path} at L = {most}");
         }
     }
-    let text = write(&Lock::Comparison(made));
+    let text = write(&Lock::Comparison(comparison));
     assert_eq!(write(&read("c", &text).unwrap()), text);
     // Fields that the recipe sets do not change.
     let chosen = MANO.replace("L = 4", "L = 8");
@@ -246,8 +249,8 @@ fn each_seed_is_another_run() {
     }
     support::assert_cases!("tests/lock", "each_seed_is_another_run", snapshots);
     // Only one of the two has to change.
-    let one = PAIR.replace("init = [1, 2]", "init = [1, 1]");
-    assert_eq!(compare(&one, &arms).unwrap().runs().len(), 4);
+    let same_init = PAIR.replace("init = [1, 2]", "init = [1, 1]");
+    assert_eq!(compare(&same_init, &arms).unwrap().runs().len(), 4);
     // A lock edited in this way is refused as well.
     let text = write(&Lock::Comparison(compare(PAIR, &arms).unwrap()));
     let edited = text.replace("seeds.data = [5, 6]", "seeds.data = [5, 5]");
@@ -269,13 +272,13 @@ fn the_demo_is_a_comparison_of_nine_runs() {
 #[test]
 fn a_grid_lists_each_value_once_and_is_judged_by_a_metric() {
     let arms = [("llama", "small", MANO), ("canon", "smallcanon", MANO)];
-    let made = |more: &str| compare(&format!("{PAIR}{more}"), &arms);
+    let with_lines = |more: &str| compare(&format!("{PAIR}{more}"), &arms);
     let twice = "[grid]\n\"optimizer.lr\" = [0.1, 0.3]\n\"optimizer.lr, optimizer.weight_decay\" = [[0.2, 0.1]]\n";
-    assert!(made(twice).unwrap_err().contains("varies `optimizer.lr` twice"));
-    let refused = made("[selection]\nmetric = \"bits\"\n").unwrap_err();
+    assert!(with_lines(twice).unwrap_err().contains("varies `optimizer.lr` twice"));
+    let refused = with_lines("[selection]\nmetric = \"bits\"\n").unwrap_err();
     assert!(refused.contains("not-measured") && refused.contains("exact_match"), "{refused}");
     for path in ["evaluation.windows", "budget.steps", "data.mano.L"] {
-        let refused = made(&format!("[grid]\n\"{path}\" = [2, 3]\n")).unwrap_err();
+        let refused = with_lines(&format!("[grid]\n\"{path}\" = [2, 3]\n")).unwrap_err();
         assert!(refused.contains("chosen-apart") && refused.contains(path), "{refused}");
     }
     // If values are too long for names, the runs still get different names.
@@ -284,12 +287,12 @@ fn a_grid_lists_each_value_once_and_is_judged_by_a_metric() {
         "{PAIR}[grid]\n\"data.mano.lens, data.mano.qids\" = [[[{many}, 41], [{many}, 41]], [[{many}, 42], [{many}, 42]]]\n[selection]\nper_arm = false\n"
     );
     let mano = MANO.replace("mano.L = 4", "mano.L = 42");
-    let made =
+    let comparison =
         compare(&long, &[("llama", "small", &mano), ("canon", "smallcanon", &mano)]).unwrap();
     let names: std::collections::BTreeSet<String> =
-        made.runs().iter().map(|run| run.experiment.name.to_lowercase()).collect();
-    assert_eq!(names.len(), made.runs().len());
-    let text = write(&Lock::Comparison(made));
+        comparison.runs().iter().map(|run| run.experiment.name.to_lowercase()).collect();
+    assert_eq!(names.len(), comparison.runs().len());
+    let text = write(&Lock::Comparison(comparison));
     assert_eq!(write(&read("c", &text).unwrap()), text);
 }
 
@@ -322,8 +325,8 @@ fn a_confound_at_any_point_of_the_grid_is_one() {
     let refused = compare(&format!("{declared}{grid}"), &arms).unwrap_err();
     assert!(refused.contains("the arms do not differ in it"), "{refused}");
     let elsewhere = grid.replace("[32, 16]", "[16, 64]");
-    let made = compare(&format!("{declared}{elsewhere}"), &arms).unwrap();
-    assert_eq!(made.runs().len(), 8);
+    let comparison = compare(&format!("{declared}{elsewhere}"), &arms).unwrap();
+    assert_eq!(comparison.runs().len(), 8);
     // A grid of tuned fields has the same verdict everywhere.
     let tuned = format!("{PAIR}[grid]\n\"optimizer.lr\" = [0.1, 0.2, 0.3]\n");
     assert_eq!(
@@ -336,13 +339,13 @@ fn a_confound_at_any_point_of_the_grid_is_one() {
 #[test]
 fn a_lock_that_calls_confounded_arms_controlled_is_refused() {
     let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
-    let mut made = compare(PAIR, &arms).unwrap();
-    let other = DEPO.replace("0.0133", "0.01");
-    let arch = made.arms[0].experiment.arch.clone();
-    assert_eq!(made.arms[0].name, "canon");
-    made.arms[0].experiment = experiment_of(&other, &arch);
+    let mut comparison = compare(PAIR, &arms).unwrap();
+    let changed = DEPO.replace("0.0133", "0.01");
+    let arch = comparison.arms[0].experiment.arch.clone();
+    assert_eq!(comparison.arms[0].name, "canon");
+    comparison.arms[0].experiment = experiment_of(&changed, &arch);
     // Every digest in it is correct, and the verdict line is unchanged.
-    let text = write(&Lock::Comparison(made));
+    let text = write(&Lock::Comparison(comparison));
     assert!(text.contains("canon = \"controlled for canon\""), "{text}");
     let error = read("c", &text).unwrap_err();
     assert!(
@@ -373,15 +376,17 @@ fn families(more: &str, treatment: &str, arm: (&str, &str)) -> Result<Comparison
          [seeds]\ninit = [1, 2]\ndata = [5, 6]\n"
     );
     let id = sources.add("recipes/c.toml", &*file);
-    let (read, found) = recipe::comparison::read(&sources, id);
-    let Some(read) = read else { return Err(dsl::render(&sources, &found)) };
-    let made =
+    let (read, diagnostics) = recipe::comparison::read(&sources, id);
+    let Some(read) = read else { return Err(dsl::render(&sources, &diagnostics)) };
+    let experiment =
         |name: &str, recipe: &str| experiment_of(recipe, &locked(&compiled_text(FAMILIES, name)));
     let (name, recipe) = arm;
-    let arms =
-        vec![("llama".to_owned(), made("llama", DEPO)), ("gla".to_owned(), made(name, recipe))];
+    let arms = vec![
+        ("llama".to_owned(), experiment("llama", DEPO)),
+        ("gla".to_owned(), experiment(name, recipe)),
+    ];
     read.comparison("c", "recipes/c.toml", arms)
-        .map_err(|why| dsl::render(&sources, &read.explain(&why)))
+        .map_err(|problem| dsl::render(&sources, &read.explain(&problem)))
 }
 
 /// The text after a word of a message.
@@ -413,11 +418,11 @@ fn arms_that_are_not_matched_are_refused_with_a_match() {
             ("llama".to_owned(), experiment_of(DEPO, &base)),
             ("gla".to_owned(), experiment_of(DEPO, &arch)),
         ];
-        let made = read_file.comparison("c", "recipes/c.toml", arms).unwrap();
-        let headline = made.headline("gla");
+        let comparison = read_file.comparison("c", "recipes/c.toml", arms).unwrap();
+        let headline = comparison.headline("gla");
         assert!(headline.starts_with("bundle of 2 factors (mixer, mlp.hidden)"), "{headline}");
         assert!(headline.contains(&format!("; matched on {on} within 0.01: ")), "{headline}");
-        let text = write(&Lock::Comparison(made));
+        let text = write(&Lock::Comparison(comparison));
         let facts = format!("match.on = \"{on}\"\nmatch.within = 0.01\n");
         assert!(
             text.contains(&facts) && text.contains(&format!("gla = \"{headline}\"\n")),
@@ -428,8 +433,8 @@ fn arms_that_are_not_matched_are_refused_with_a_match() {
         let tighter = text.replace("match.within = 0.01", "match.within = 0");
         let code = if headline.ends_with("(equal)") { "lock-edited" } else { "lock-bad-value" };
         assert_eq!(read("c", &tighter).unwrap_err().code, code);
-        let other = text.replace("match.within = 0.01", "match.within = 0.02");
-        assert_eq!(read("c", &other).unwrap_err().code, "lock-edited");
+        let looser = text.replace("match.within = 0.01", "match.within = 0.02");
+        assert_eq!(read("c", &looser).unwrap_err().code, "lock-edited");
         let half = text.replace("match.within = 0.01\n", "");
         assert_eq!(read("c", &half).unwrap_err().code, "lock-missing-field");
     }
@@ -451,8 +456,8 @@ fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
     // A different number of steps is a confound until it is declared, even if other quantities are equal.
     let refused = families(declared, "[\"mixer\"]", ("gla", &recipe)).unwrap_err();
     assert!(refused.contains("confounded"), "{refused}");
-    let made = families(declared, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap();
-    let headline = made.headline("gla");
+    let comparison = families(declared, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap();
+    let headline = comparison.headline("gla");
     assert!(
         headline.starts_with(
             "bundle of 2 factors (mixer, budget.steps): controlled, but not attributable"
@@ -495,106 +500,109 @@ fn sizes(treatment: &str, matching: &str, arms: &[&str]) -> Result<Comparison, S
 #[test]
 fn a_size_that_compensates_for_a_treatment_is_a_design_of_its_own() {
     let equal = "on = \"parameters\"\ncompensate = \"mlp.hidden\"";
-    let made = sizes("matched = [\"canon\"]", equal, &["plain", "matched"]).unwrap();
-    let headline = made.headline("matched");
-    let said = "compensated: canon at equal parameters (mlp.hidden 192 to 178); matched on parameters within 0.01: ";
-    assert!(headline.starts_with(said), "{headline}");
-    assert!(made.is_compensated("matched") && made.verdicts["matched"].is_controlled());
-    let text = write(&Lock::Comparison(made));
+    let comparison = sizes("matched = [\"canon\"]", equal, &["plain", "matched"]).unwrap();
+    let headline = comparison.headline("matched");
+    let message = "compensated: canon at equal parameters (mlp.hidden 192 to 178); matched on parameters within 0.01: ";
+    assert!(headline.starts_with(message), "{headline}");
+    assert!(comparison.is_compensated("matched") && comparison.verdicts["matched"].is_controlled());
+    let text = write(&Lock::Comparison(comparison));
     assert!(text.contains("match.compensate = [\"mlp.hidden\"]\nmatch.on = "), "{text}");
     assert_eq!(write(&read("c", &text).unwrap()), text);
     // The four arms that separate the effects.
     let treatments = "added = [\"canon\"]\nnarrow = [\"mlp.hidden\"]\nmatched = [\"canon\"]";
     let some = format!("{equal}\narms = [\"matched\"]");
-    let made = sizes(treatments, &some, &["plain", "added", "narrow", "matched"]).unwrap();
-    assert_eq!(made.headline("added"), "controlled for canon");
-    assert_eq!(made.headline("narrow"), "controlled for mlp.hidden");
-    assert!(made.headline("matched").starts_with("compensated: canon at equal parameters"));
-    assert!(!made.is_compensated("added") && !made.is_compensated("narrow"));
-    let text = write(&Lock::Comparison(made));
+    let comparison = sizes(treatments, &some, &["plain", "added", "narrow", "matched"]).unwrap();
+    assert_eq!(comparison.headline("added"), "controlled for canon");
+    assert_eq!(comparison.headline("narrow"), "controlled for mlp.hidden");
+    assert!(comparison.headline("matched").starts_with("compensated: canon at equal parameters"));
+    assert!(!comparison.is_compensated("added") && !comparison.is_compensated("narrow"));
+    let text = write(&Lock::Comparison(comparison));
     assert_eq!(write(&read("c", &text).unwrap()), text);
     // Widths that differ by layer are all told.
-    let made = sizes("uneven = [\"canon\"]", equal, &["plain", "uneven"]).unwrap();
-    assert!(made.headline("uneven").starts_with(
+    let comparison = sizes("uneven = [\"canon\"]", equal, &["plain", "uneven"]).unwrap();
+    assert!(comparison.headline("uneven").starts_with(
         "compensated: canon at equal parameters (mlp.hidden 192 to 176, 192 to 180); "
     ));
 }
 
+/// Declarations that are refused: the treatment, the match, the arms, and a part of the message.
+const NO_COMPENSATION: &[(&str, &str, [&str; 2], &str)] = &[
+    // RoPE has no parameters: cutting it is the confound of the published twins.
+    (
+        "turned = [\"canon\"]",
+        "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
+        ["plain", "turned"],
+        "`mixer.rope.dims` alone does not change the parameters of the base",
+    ),
+    // Nor is it a size where its FLOPs are matched.
+    (
+        "turned = [\"canon\"]",
+        "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
+        ["plain", "turned"],
+        "`mixer.rope.dims` alone does not change the parameters of the base",
+    ),
+    (
+        "fewer = [\"canon\"]",
+        "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.heads\"",
+        ["plain", "fewer"],
+        "`mixer.heads` alone does not change the parameters of the base",
+    ),
+    // A larger MLP beside Canon layers moves the arms apart.
+    (
+        "wider = [\"canon\"]",
+        "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
+        ["plain", "wider"],
+        "`mlp.hidden` does not compensate in `wider`: with it the arm has ",
+    ),
+    // Layers that lose what others gain.
+    (
+        "moved = [\"canon\"]",
+        "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
+        ["plain", "moved"],
+        "or grows in some layers and shrinks in others",
+    ),
+    (
+        "other = [\"canon\"]",
+        "on = \"parameters\"\nwithin = 0.05\ncompensate = [\"mlp\", \"mlp.hidden\"]",
+        ["plain", "other"],
+        "is not a whole number",
+    ),
+    (
+        "matched = [\"mlp.hidden\"]",
+        "on = \"parameters\"\nwithin = 0.05\ncompensate = \"optimizer.lr\"",
+        ["plain", "matched"],
+        "optimizer.lr",
+    ),
+    (
+        "matched = [\"canon\"]",
+        "on = \"parameters\"\nwithin = 0.2\ncompensate = \"mlp.hidden\"",
+        ["plain", "matched"],
+        "not equal enough to say that `mlp.hidden` compensates",
+    ),
+    (
+        "matched = [\"canon\", \"mlp.hidden\"]",
+        "on = \"parameters\"\ncompensate = \"mlp.hidden\"",
+        ["plain", "matched"],
+        "`mlp.hidden` is in the treatment of `matched` and compensates for it",
+    ),
+    (
+        "matched = [\"canon\"]",
+        "compensate = \"mlp.hidden\"",
+        ["plain", "matched"],
+        "the comparison has no `match.on`",
+    ),
+    (
+        "matched = [\"canon\"]",
+        "on = \"parameters\"\narms = [\"other\"]\ncompensate = \"mlp.hidden\"",
+        ["plain", "matched"],
+        "other",
+    ),
+];
+
 #[test]
 fn what_does_not_change_the_quantity_cannot_compensate() {
-    for (treatment, matching, arms, what) in [
-        // RoPE has no parameters: cutting it is the confound of the published twins.
-        (
-            "turned = [\"canon\"]",
-            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
-            ["plain", "turned"],
-            "`mixer.rope.dims` alone does not change the parameters of the base",
-        ),
-        // Nor is it a size where its FLOPs are matched.
-        (
-            "turned = [\"canon\"]",
-            "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.rope.dims\"",
-            ["plain", "turned"],
-            "`mixer.rope.dims` alone does not change the parameters of the base",
-        ),
-        (
-            "fewer = [\"canon\"]",
-            "on = \"flops\"\nwithin = 0.05\ncompensate = \"mixer.heads\"",
-            ["plain", "fewer"],
-            "`mixer.heads` alone does not change the parameters of the base",
-        ),
-        // A larger MLP beside Canon layers moves the arms apart.
-        (
-            "wider = [\"canon\"]",
-            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
-            ["plain", "wider"],
-            "`mlp.hidden` does not compensate in `wider`: with it the arm has ",
-        ),
-        // Layers that lose what others gain.
-        (
-            "moved = [\"canon\"]",
-            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"mlp.hidden\"",
-            ["plain", "moved"],
-            "or grows in some layers and shrinks in others",
-        ),
-        (
-            "other = [\"canon\"]",
-            "on = \"parameters\"\nwithin = 0.05\ncompensate = [\"mlp\", \"mlp.hidden\"]",
-            ["plain", "other"],
-            "is not a whole number",
-        ),
-        (
-            "matched = [\"mlp.hidden\"]",
-            "on = \"parameters\"\nwithin = 0.05\ncompensate = \"optimizer.lr\"",
-            ["plain", "matched"],
-            "optimizer.lr",
-        ),
-        (
-            "matched = [\"canon\"]",
-            "on = \"parameters\"\nwithin = 0.2\ncompensate = \"mlp.hidden\"",
-            ["plain", "matched"],
-            "not equal enough to say that `mlp.hidden` compensates",
-        ),
-        (
-            "matched = [\"canon\", \"mlp.hidden\"]",
-            "on = \"parameters\"\ncompensate = \"mlp.hidden\"",
-            ["plain", "matched"],
-            "`mlp.hidden` is in the treatment of `matched` and compensates for it",
-        ),
-        (
-            "matched = [\"canon\"]",
-            "compensate = \"mlp.hidden\"",
-            ["plain", "matched"],
-            "the comparison has no `match.on`",
-        ),
-        (
-            "matched = [\"canon\"]",
-            "on = \"parameters\"\narms = [\"other\"]\ncompensate = \"mlp.hidden\"",
-            ["plain", "matched"],
-            "other",
-        ),
-    ] {
-        let refused = sizes(treatment, matching, &arms).unwrap_err();
+    for (treatment, matching, arms, what) in NO_COMPENSATION {
+        let refused = sizes(treatment, matching, arms).unwrap_err();
         assert!(refused.contains(what), "{what}: {refused}");
     }
 }
@@ -610,7 +618,7 @@ fn arms_are_matched_at_every_point_of_the_grid() {
 }
 
 #[test]
-fn a_match_is_said_rightly() {
+fn wrong_declarations_of_a_match_are_refused() {
     for (more, what) in [
         ("match = \"params\"\n", "is not one of"),
         ("match = 3\n", "does not name a quantity to match"),

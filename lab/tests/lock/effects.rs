@@ -6,7 +6,7 @@ use lab::experiment::LockedArch;
 use lab::lock::{Lock, read, write};
 use lab::verdict::Outcome;
 
-use super::recipe::wrong;
+use super::recipe::recipe_error;
 use support::locks::{
     DEPO, SMALL, compiled_text, experiment_of, experiments_of, judge, locked, small,
 };
@@ -24,13 +24,13 @@ fn seeded() -> String {
 
 #[test]
 fn dropout_needs_a_seed_and_a_seed_needs_dropout() {
-    let refused = wrong(DEPO, &dropping("0.1", "small"));
+    let refused = recipe_error(DEPO, &dropping("0.1", "small"));
     assert!(
         refused.contains("arch `small` has dropout, but seeds.dropout is not given"),
         "{refused}"
     );
     assert!(refused.contains("write `dropout = 1` under [seeds]"), "{refused}");
-    let refused = wrong(&seeded(), &small());
+    let refused = recipe_error(&seeded(), &small());
     assert!(refused.contains("seeds.dropout is 5, but arch `small` has no dropout"), "{refused}");
     // A rate of 0 is dropout too, so that arms with and without it have the same recipe.
     assert!(experiments_of("recipes/a.toml", &seeded(), &dropping("0", "small")).is_ok());
@@ -42,14 +42,14 @@ fn the_seed_is_in_the_id() {
     let plain = write(&Lock::Experiment(experiment_of(DEPO, &small())));
     assert!(!plain.contains("seeds.dropout"), "{plain}");
     let arch = dropping("0.1", "small");
-    let one = experiment_of(&seeded(), &arch);
-    let other = experiment_of(&seeded().replace("dropout = 5", "dropout = 6"), &arch);
-    assert_ne!(one.id(), other.id());
-    assert_eq!(one.digests.platform, other.digests.platform);
-    assert!(one.train_text().contains("seeds.dropout = 5\n"), "{}", one.train_text());
-    let text = write(&Lock::Experiment(one.clone()));
+    let first = experiment_of(&seeded(), &arch);
+    let second = experiment_of(&seeded().replace("dropout = 5", "dropout = 6"), &arch);
+    assert_ne!(first.id(), second.id());
+    assert_eq!(first.digests.platform, second.digests.platform);
+    assert!(first.train_text().contains("seeds.dropout = 5\n"), "{}", first.train_text());
+    let text = write(&Lock::Experiment(first.clone()));
     assert_eq!(write(&read("one", &text).unwrap()), text);
-    let verdict = judge(&Lock::Experiment(one), &Lock::Experiment(other), &[]).unwrap();
+    let verdict = judge(&Lock::Experiment(first), &Lock::Experiment(second), &[]).unwrap();
     let paths: Vec<&str> = verdict.confounds.iter().map(|c| c.path.as_str()).collect();
     assert_eq!(paths, ["seeds.dropout"]);
 }
@@ -59,17 +59,17 @@ fn the_seed_is_in_the_id() {
 fn a_verdict_sees_the_rate() {
     let lock =
         |rate: &str, arch: &str| Lock::Experiment(experiment_of(&seeded(), &dropping(rate, arch)));
-    let one = lock("0.1", "small");
-    for other in ["0.2", "0"] {
-        let other = lock(other, "small");
-        let verdict = judge(&one, &other, &[]).unwrap();
+    let base = lock("0.1", "small");
+    for rate in ["0.2", "0"] {
+        let changed = lock(rate, "small");
+        let verdict = judge(&base, &changed, &[]).unwrap();
         let paths: Vec<&str> = verdict.confounds.iter().map(|c| c.path.as_str()).collect();
         assert_eq!(paths, ["arch.layers.0..2.dropout"]);
-        let verdict = judge(&one, &other, &["arch.layers.*.dropout"]).unwrap();
+        let verdict = judge(&base, &changed, &["arch.layers.*.dropout"]).unwrap();
         assert_eq!(verdict.outcome, Outcome::Controlled);
     }
     assert_eq!(
-        judge(&one, &lock("0.1", "smallcanon"), &["canon"]).unwrap().outcome,
+        judge(&base, &lock("0.1", "smallcanon"), &["canon"]).unwrap().outcome,
         Outcome::Controlled
     );
 }
@@ -86,9 +86,9 @@ fn a_loss_that_the_arch_lacks_has_no_weight() {
         ("ahead", &ahead, "no head that predicts later tokens", "`head two_tokens`"),
     ] {
         let weighed = format!("{DEPO}loss = {{ {field} = 0.25 }}\n");
-        let refused = wrong(&weighed, &small());
-        let said = format!("loss.{field} is 0.25, but arch `small` has {lacks}");
-        assert!(refused.contains(&said) && refused.contains("remove it, or use"), "{refused}");
+        let refused = recipe_error(&weighed, &small());
+        let message = format!("loss.{field} is 0.25, but arch `small` has {lacks}");
+        assert!(refused.contains(&message) && refused.contains("remove it, or use"), "{refused}");
         assert!(refused.contains(with), "{refused}");
         let experiment = experiment_of(&weighed, &locked(&compiled_text(text, "small")));
         assert!(experiment.train_text().contains(&format!("loss.{field} = 0.25\n")));
@@ -109,7 +109,7 @@ fn a_loss_inside_a_head_that_does_not_count_has_no_weight() {
     let arch = SMALL.replace("init lingua", &head);
     let weighed = format!("{DEPO}loss = {{ balance = 0.25 }}\n");
     let arch = locked(&compiled_text(&arch, "small"));
-    let refused = wrong(&weighed, &arch);
+    let refused = recipe_error(&weighed, &arch);
     assert!(refused.contains("in a head of later tokens, and loss.ahead is 0"), "{refused}");
     experiment_of(&weighed.replace("balance", "ahead = 0.5, balance"), &arch);
 }
@@ -131,7 +131,7 @@ fn a_head_of_later_tokens_belongs_to_the_head() {
     let arch = |edits: &str| locked(&compiled_text(&text(edits), "small"));
     experiment_of(&weighed, &arch("canon A"));
     for edits in ["fill A with guess", "fill layers[0].C with guess"] {
-        let refused = wrong(&weighed, &arch(edits));
+        let refused = recipe_error(&weighed, &arch(edits));
         assert!(refused.contains("`ahead_loss` inside a layer or the fill of a slot"), "{refused}");
         experiment_of(&dense, &arch(edits));
     }
@@ -143,7 +143,7 @@ fn a_weight_with_too_many_digits_is_refused() {
     let experts = SMALL.replace("swiglu { hidden 16 }", "moe { count 4, hidden 16 }");
     let arch = locked(&compiled_text(&experts, "small"));
     for weight in ["1e-39", "1e-30", "123456789e-34"] {
-        let refused = wrong(&format!("{DEPO}loss = {{ balance = {weight} }}\n"), &arch);
+        let refused = recipe_error(&format!("{DEPO}loss = {{ balance = {weight} }}\n"), &arch);
         assert!(refused.contains("loss.balance is") && refused.contains("24 digits"), "{refused}");
     }
     experiment_of(&format!("{DEPO}loss = {{ balance = 1e-24 }}\n"), &arch);

@@ -225,8 +225,9 @@ impl Arm {
              seeds = {{ init = {}, data = 1{dropout} }}\n",
             self.seed
         );
-        let made = experiments_of(&format!("recipes/{name}.toml"), &recipe, &locked(&compiled));
-        Some(Lock::Experiment(made.ok()?.pop()?))
+        let experiments =
+            experiments_of(&format!("recipes/{name}.toml"), &recipe, &locked(&compiled));
+        Some(Lock::Experiment(experiments.ok()?.pop()?))
     }
 }
 
@@ -240,9 +241,9 @@ impl Pair {
     /// Often the slots in which the arms differ, or all of them except one.
     pub(crate) fn treatment(&self) -> Vec<String> {
         let [a, b] = &self.arms;
-        let slots = |one: &Arm, other: &Arm| -> Vec<String> {
-            let own = one.fills.iter().filter(|fill| !other.fills.contains(fill));
-            own.map(|(slot, _)| format!("slots.{}", slot.rsplit('.').next().unwrap())).collect()
+        let slots = |ours: &Arm, theirs: &Arm| -> Vec<String> {
+            let extra = ours.fills.iter().filter(|fill| !theirs.fills.contains(fill));
+            extra.map(|(slot, _)| format!("slots.{}", slot.rsplit('.').next().unwrap())).collect()
         };
         let differing: BTreeSet<String> = slots(a, b).into_iter().chain(slots(b, a)).collect();
         let mut differing: Vec<String> = differing.into_iter().collect();

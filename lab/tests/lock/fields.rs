@@ -5,7 +5,7 @@ use lab::field::{Class, FieldValue, Fields, Kind, Origin, TABLE, UNBOUND, find};
 use lab::lock::{Lock, write};
 
 use support::locks::{DEPO, SMALL, TEXT, compiled_text, experiment_of, locked, small};
-use support::planted::{DECIDING, bases_of, has, other, settle};
+use support::planted::{DECIDING, another_value, bases_of, has, settle};
 
 fn bases() -> Vec<Experiment> {
     bases_of(&small())
@@ -18,7 +18,7 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
     for def in TABLE.iter().filter(|def| def.origin != Origin::Derived) {
         let base = bases.iter().find(|base| has(base, def));
         let base = base.unwrap_or_else(|| panic!("no base has {}", def.path));
-        let Some(value) = other(def, base.value(def.path)) else {
+        let Some(value) = another_value(def, base.value(def.path)) else {
             // The field has only one word, but it is in the id, so that a second one can be added.
             assert_eq!(def.class, Class::Semantic, "{}", def.path);
             assert!(base.train_text().contains(&format!("{} = ", def.path)), "{}", def.path);
@@ -123,13 +123,13 @@ fn fields_that_decide_which_fields_exist_are_in_the_id() {
         let Kind::Word(words, _) = find(path).unwrap().kind else { panic!("{path}") };
         assert_eq!(find(path).unwrap().class, Class::Semantic);
         let all = words_of(path);
-        let of = |e: &Experiment| e.value(path).unwrap().plain();
-        assert_eq!(all.iter().map(of).collect::<Vec<_>>(), words, "{path}");
+        let word = |e: &Experiment| e.value(path).unwrap().plain();
+        assert_eq!(all.iter().map(word).collect::<Vec<_>>(), words, "{path}");
         for (at, a) in all.iter().enumerate() {
             // The id covers exactly this text, so both differ together.
             assert_eq!(a.id(), Digest::of("canonc.train.v1", &a.train_text()), "{path}");
             for b in all.iter().skip(at + 1) {
-                let name = format!("{path}: {} and {}", of(a), of(b));
+                let name = format!("{path}: {} and {}", word(a), word(b));
                 // Of the lines that both have, only this field's differs; without it, two words would share an id.
                 let [left, right] = [a, b].map(|e| {
                     let mut lines = without_dependents(&e.train_text(), path);
@@ -278,12 +278,15 @@ fn a_younger_field_is_written_where_it_differs() {
     let text = |recipe: &str| write(&Lock::Experiment(experiment_of(recipe, &small())));
     let plain = text(TEXT);
     assert!(!plain.contains("lingua.") && !plain.contains("gated_norm"));
-    let said = text(&format!(
+    let text_with_fields = text(&format!(
         "{TEXT}lingua = {{ seed = 777, read_s3 = true }}\nplatform = {{ devices = 128 }}\n"
     ));
-    assert!(said.contains("lingua.read_s3 = true\n") && !said.contains("lingua.seed"));
-    assert!(said.contains("platform.devices = 128\n"));
-    assert_eq!(write(&lab::lock::read("x", &said).unwrap()), said);
+    assert!(
+        text_with_fields.contains("lingua.read_s3 = true\n")
+            && !text_with_fields.contains("lingua.seed")
+    );
+    assert!(text_with_fields.contains("platform.devices = 128\n"));
+    assert_eq!(write(&lab::lock::read("x", &text_with_fields).unwrap()), text_with_fields);
 }
 
 #[test]
@@ -321,18 +324,18 @@ fn decayed_parameters_are_in_the_id_by_path() {
 
 #[test]
 fn weights_are_shares_whatever_their_unit() {
-    let of = |weights: &str| {
+    let weighted = |weights: &str| {
         experiment_of(&TEXT.replace("seq_len", &format!("weights = {weights}, seq_len")), &small())
     };
-    let six = of("[6, 3, 1]");
+    let six = weighted("[6, 3, 1]");
     assert_eq!(six.value("data.weights").unwrap().to_string(), "[6, 3, 1]");
     for same in ["[60, 30, 10]", "[600000000000, 300000000000, 100000000000]"] {
-        assert_eq!(of(same).id(), six.id(), "{same}");
+        assert_eq!(weighted(same).id(), six.id(), "{same}");
     }
     for other in ["[6, 3, 2]", "[3, 6, 1]", "[6, 3, 1, 0]", "[1, 1, 1]", "[]"] {
-        assert_ne!(of(other).id(), six.id(), "{other}");
+        assert_ne!(weighted(other).id(), six.id(), "{other}");
     }
-    assert_eq!(of("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");
+    assert_eq!(weighted("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");
     // An older lock reads back with the same id.
     let id = six.id();
     let text = write(&Lock::Experiment(six));
@@ -345,10 +348,10 @@ fn weights_are_shares_whatever_their_unit() {
 /// Locks from before the field existed: documents are shuffled, and no line says so.
 #[test]
 fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
-    let of = |word: &str| {
+    let shuffled = |word: &str| {
         experiment_of(&TEXT.replace("seq_len", &format!("shuffle = \"{word}\", seq_len")), &small())
     };
-    let old = of("documents");
+    let old = shuffled("documents");
     let text = write(&Lock::Experiment(old.clone()));
     assert!(!text.contains("data.shuffle"), "{text}");
     let Lock::Experiment(read) = lab::lock::read("old.lock", &text).unwrap() else { panic!() };
@@ -357,6 +360,6 @@ fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
     // A lock built today has a line for its order.
     let new = experiment_of(TEXT, &small());
     assert!(new.train_text().contains("data.shuffle = \"windows\"\n"));
-    assert_eq!(new.id(), of("windows").id());
+    assert_eq!(new.id(), shuffled("windows").id());
     assert_ne!(new.id(), old.id());
 }

@@ -18,18 +18,18 @@ use support::locks::{
 thread_local! {
     /// Each arch is compiled once and each recipe resolved once: many comparisons share them.
     static ARCHS: RefCell<BTreeMap<ArchRef, Rc<LockedArch>>> = RefCell::default();
-    static RECIPES: RefCell<BTreeMap<Key, Vec<Experiment>>> = RefCell::default();
+    static RECIPES: RefCell<BTreeMap<RecipeKey, Vec<Experiment>>> = RefCell::default();
 }
 
 /// A recipe, and the arch to read it with, if not its own.
-type Key = (String, Option<ArchRef>);
+type RecipeKey = (String, Option<ArchRef>);
 
 fn arch_of(named: &ArchRef) -> Rc<LockedArch> {
     let known = ARCHS.with_borrow(|archs| archs.get(named).cloned());
     known.unwrap_or_else(|| {
-        let made = locked(&compiled_of(&named.path, named.name.as_deref()));
-        ARCHS.with_borrow_mut(|archs| archs.insert(named.clone(), made.clone()));
-        made
+        let arch = locked(&compiled_of(&named.path, named.name.as_deref()));
+        ARCHS.with_borrow_mut(|archs| archs.insert(named.clone(), arch.clone()));
+        arch
     })
 }
 
@@ -39,23 +39,23 @@ fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     if let Some(known) = RECIPES.with_borrow(|recipes| recipes.get(&key).cloned()) {
         return known;
     }
-    let made = resolved(path, arch);
-    RECIPES.with_borrow_mut(|recipes| recipes.insert(key, made.clone()));
-    made
+    let experiments = resolved(path, arch);
+    RECIPES.with_borrow_mut(|recipes| recipes.insert(key, experiments.clone()));
+    experiments
 }
 
 fn resolved(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, support::programs::read(path));
-    let (read, found) = recipe::read(&sources, id);
-    let mut read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let (read, diagnostics) = recipe::read(&sources, id);
+    let mut read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &diagnostics)));
     if let Some(arch) = arch {
         read.use_arch(arch);
     }
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
-    let (made, found) = read.experiments(stem, path, &|arch| Some(arch_of(arch)));
-    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
-    made
+    let (experiments, diagnostics) = read.experiments(stem, path, &|arch| Some(arch_of(arch)));
+    assert!(diagnostics.is_empty(), "{}", dsl::render(&sources, &diagnostics));
+    experiments
 }
 
 fn demo_arms() -> Vec<Lock> {
@@ -68,18 +68,18 @@ fn demo_arms() -> Vec<Lock> {
 fn comparison(path: &str, wanted: &str) -> Lock {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, support::programs::read(path));
-    let (read, found) = recipe::comparison::read(&sources, id);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let (read, diagnostics) = recipe::comparison::read(&sources, id);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &diagnostics)));
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
     let row = read.rows.iter().find(|row| row.name.as_deref().unwrap_or(stem) == wanted);
     let row = row.unwrap_or_else(|| panic!("{path} makes no `{wanted}`"));
     let arms = row.arms.iter().map(|ArmFile { name, recipe, arch, point }| {
-        let mut made = committed(recipe, arch.as_ref());
+        let mut experiments = committed(recipe, arch.as_ref());
         if let Some(point) = point {
-            made.retain(|made| made.name == *point);
+            experiments.retain(|experiment| experiment.name == *point);
         }
-        assert_eq!(made.len(), 1, "{recipe}");
-        (name.clone(), made.remove(0))
+        assert_eq!(experiments.len(), 1, "{recipe}");
+        (name.clone(), experiments.remove(0))
     });
     Lock::Comparison(read.comparison(wanted, path, arms.collect()).unwrap())
 }
@@ -151,11 +151,11 @@ fn every_task_has_recipes_that_build() {
         ("cpu_mano", 1),
         ("cpu_multihop", 1),
     ] {
-        let made = committed(&format!("recipes/{name}.toml"), None);
-        assert_eq!(made.len(), points, "{name}");
-        let ids: BTreeSet<_> = made.iter().map(|experiment| experiment.id()).collect();
+        let experiments = committed(&format!("recipes/{name}.toml"), None);
+        assert_eq!(experiments.len(), points, "{name}");
+        let ids: BTreeSet<_> = experiments.iter().map(|experiment| experiment.id()).collect();
         assert_eq!(ids.len(), points, "{name}");
-        let open = made.iter().any(|experiment| !experiment.open_inputs().is_empty());
+        let open = experiments.iter().any(|experiment| !experiment.open_inputs().is_empty());
         assert!(!open, "{name} is generated, so nothing is left to bind");
     }
 }
@@ -173,8 +173,8 @@ fn committed_locks_equal_the_locks_of_their_sources() {
         let fresh = match &lock {
             Lock::Arch(arch) => arch_lock(&arch.source),
             Lock::Experiment(experiment) => {
-                let mut made = committed(&experiment.source, None).into_iter();
-                let same = made.find(|made| made.name == experiment.name);
+                let mut experiments = committed(&experiment.source, None).into_iter();
+                let same = experiments.find(|candidate| candidate.name == experiment.name);
                 Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
             Lock::Comparison(locked) => comparison(&locked.source, &locked.name),
@@ -186,7 +186,7 @@ fn committed_locks_equal_the_locks_of_their_sources() {
 }
 
 #[test]
-fn the_texts_are_these() {
+fn texts_of_each_kind_of_lock() {
     let [experiment, comparison] = [demo_arms().remove(1), demo()].map(|lock| write(&lock));
     insta::assert_snapshot!("experiment", experiment);
     insta::assert_snapshot!("comparison", comparison);
@@ -226,9 +226,9 @@ fn drift_lists_each_fact() {
         ]
     );
     let missing = before.replace("optimizer.lr = 0.003\n", "");
-    let found = drift(&missing, &before);
-    assert_eq!(found[0].key, "train.optimizer.lr");
-    assert_eq!((found[0].before.as_deref(), found[0].after.as_deref()), (None, Some("0.003")));
+    let changes = drift(&missing, &before);
+    assert_eq!(changes[0].key, "train.optimizer.lr");
+    assert_eq!((changes[0].before.as_deref(), changes[0].after.as_deref()), (None, Some("0.003")));
 }
 
 fn edited()
@@ -246,7 +246,7 @@ fn edited()
 /// One random damage to a text, on character boundaries or not at all.
 fn damage(
     text: &str,
-    how: u8,
+    kind: u8,
     from: prop::sample::Index,
     to: prop::sample::Index,
     word: &str,
@@ -257,7 +257,7 @@ fn damage(
     if a > b {
         (a, b) = (b, a);
     }
-    match how {
+    match kind {
         0 => text[..a].to_owned(),
         1 => text[..a].to_owned() + &text[b.min(a + 40).max(a)..],
         2 => format!("{}{word}{}", &text[..a], &text[a..]),
@@ -292,9 +292,9 @@ proptest! {
         }
         let original = TEXTS.with(|texts| texts[which % texts.len()].clone());
         let mut text = original.clone();
-        for (how, from, to, word) in &edits {
+        for (kind, from, to, word) in &edits {
             if !text.is_empty() && text.lines().next().is_some() {
-                text = damage(&text, *how, *from, *to, word);
+                text = damage(&text, *kind, *from, *to, word);
             }
         }
         match read("damaged", &text) {

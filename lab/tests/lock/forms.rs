@@ -6,7 +6,7 @@ use std::rc::Rc;
 use lab::experiment::{Experiment, LockedArch};
 use lab::lock::{Lock, write};
 
-use super::recipe::wrong;
+use super::recipe::recipe_error;
 use support::locks::{DEPO, TEXT, compiled_text, experiment_of, locked, small};
 
 /// The lock without the lines that record how a recipe was written, and without their hashes.
@@ -59,10 +59,10 @@ fn forms_of_one_recipe_are_one_lock() {
     ];
     for (form, text) in forms {
         assert_ne!(text, plain, "{form}");
-        let other = experiment_of(&text, &small());
-        assert_eq!(meaning(&first), meaning(&other), "{form}");
-        assert_eq!(first.train_options(), other.train_options(), "{form}");
-        assert_eq!(first.digests, other.digests, "{form}");
+        let variant = experiment_of(&text, &small());
+        assert_eq!(meaning(&first), meaning(&variant), "{form}");
+        assert_eq!(first.train_options(), variant.train_options(), "{form}");
+        assert_eq!(first.digests, variant.digests, "{form}");
     }
 }
 
@@ -80,11 +80,11 @@ arch small {{ vocab 10400  dim 8  norm_eps 1e-5  init lingua  layers 2 of own }}
     };
     let (a, b) = ("a = linear u (x, dim)", "b = linear v (x, dim)");
     let recipe = DEPO.replace("lr = 0.003,", "lr = 0.003, decay = \"matrices\",");
-    let [one, two] = [arch(a, b), arch(b, a)].map(|arch| experiment_of(&recipe, &arch));
-    assert_ne!(one.arch.text, two.arch.text);
-    assert_eq!(one.arch.id(), two.arch.id());
-    assert_eq!(one.value("optimizer.decayed"), two.value("optimizer.decayed"));
-    assert_eq!(one.digests, two.digests);
+    let [first, second] = [arch(a, b), arch(b, a)].map(|arch| experiment_of(&recipe, &arch));
+    assert_ne!(first.arch.text, second.arch.text);
+    assert_eq!(first.arch.id(), second.arch.id());
+    assert_eq!(first.value("optimizer.decayed"), second.value("optimizer.decayed"));
+    assert_eq!(first.digests, second.digests);
 }
 
 /// Weights are shares of the sources: one source has all of it, whatever its weight; if every weight is zero, that is
@@ -101,8 +101,8 @@ fn weights_of_one_source_are_no_weights_and_some_source_is_read() {
         assert_eq!(experiment_of(&text, &small()).digests, plain.digests, "{weights}");
     }
     for weights in ["[0, 0, 0]", "[0]"] {
-        let said = wrong(&with(weights), &small());
-        assert!(said.contains("every weight is 0, so no source would be read"), "{said}");
+        let message = recipe_error(&with(weights), &small());
+        assert!(message.contains("every weight is 0, so no source would be read"), "{message}");
     }
     assert_ne!(experiment_of(&with("[1, 0]"), &small()).digests, plain.digests);
 }

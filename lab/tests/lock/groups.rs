@@ -5,7 +5,7 @@ use lab::experiment::Experiment;
 use lab::lock::{Lock, read, write};
 use lab::verdict::Outcome;
 
-use super::recipe::wrong;
+use super::recipe::recipe_error;
 use support::locks::{DEPO, SMALL, compiled_text, experiment_of, judge, locked, small};
 
 /// A recipe with more lines under `[optimizer]`.
@@ -13,44 +13,44 @@ fn with(lines: &str) -> String {
     DEPO.replace("lr = 0.003", &format!("{lines}, lr = 0.003"))
 }
 
-fn of(lines: &str, arch: &str) -> Experiment {
+fn grouped(lines: &str, arch: &str) -> Experiment {
     experiment_of(&with(lines), &locked(&compiled_text(SMALL, arch)))
 }
 
 /// The update of the parameter with this path.
 fn update(experiment: &Experiment, path: &str) -> ParamUpdate {
     let params = experiment.arch.compiled.graph.params();
-    let place = params.iter().position(|param| param.path == path).unwrap();
-    ParamUpdate::for_param(&experiment.updates, place)
+    let index = params.iter().position(|param| param.path == path).unwrap();
+    ParamUpdate::for_param(&experiment.updates, index)
 }
 
 #[test]
 fn a_pattern_names_parameters_by_path_and_role() {
-    let made = of(
+    let experiment = grouped(
         "frozen = [\"**.pre_mixer\"], lr_multipliers = [[\":embed\", 0.5], [\"layers.**:linear\", 0.25]], \
          weight_decay_multipliers = [[\"layers.**:linear\", 4], [\":norm\", 0]]",
         "small",
     );
-    let said = |path: &str| {
-        let ParamUpdate { rule, lr, decay } = update(&made, path);
+    let rule_and_factors = |path: &str| {
+        let ParamUpdate { rule, lr, decay } = update(&experiment, path);
         (rule, lr.to_string(), decay.to_string())
     };
     let adamw = |lr: &str, decay: &str| (UpdateRule::AdamW, lr.to_owned(), decay.to_owned());
-    assert_eq!(said("embed"), adamw("0.5", "1"));
-    assert_eq!(said("layers.1.mixer.wq"), adamw("0.25", "4"));
-    assert_eq!(said("layers.0.pre_mlp"), adamw("1", "0"));
-    assert_eq!(said("layers.0.pre_mixer").0, UpdateRule::Frozen);
-    assert_eq!(said("head.output"), adamw("1", "1"));
+    assert_eq!(rule_and_factors("embed"), adamw("0.5", "1"));
+    assert_eq!(rule_and_factors("layers.1.mixer.wq"), adamw("0.25", "4"));
+    assert_eq!(rule_and_factors("layers.0.pre_mlp"), adamw("1", "0"));
+    assert_eq!(rule_and_factors("layers.0.pre_mixer").0, UpdateRule::Frozen);
+    assert_eq!(rule_and_factors("head.output"), adamw("1", "1"));
     // A frozen parameter has no moments.
     let plain = experiment_of(DEPO, &small());
     let bytes = |experiment: &Experiment| {
         experiment.value("arch.optimizer_bytes").unwrap().plain().parse::<i64>().unwrap()
     };
-    let params = made.arch.compiled.graph.params().iter();
+    let params = experiment.arch.compiled.graph.params().iter();
     let frozen = params.filter(|param| param.path.ends_with("pre_mixer"));
     let elements: i64 = frozen.map(|param| param.shape.iter().product::<i64>()).sum();
     assert!(elements > 0);
-    assert_eq!(bytes(&plain) - bytes(&made), 8 * elements);
+    assert_eq!(bytes(&plain) - bytes(&experiment), 8 * elements);
 }
 
 /// What groups say is in the id, however it is written; without groups there is no line.
@@ -59,12 +59,12 @@ fn groups_are_in_the_id() {
     let plain = experiment_of(DEPO, &small());
     assert!(!write(&Lock::Experiment(plain.clone())).contains("multipliers"));
     assert!(plain.value("optimizer.groups").is_none());
-    let one = of("frozen = [\"head.output\", \":embed\"]", "small");
-    let other = of("frozen = [\":embed\", \"head.output\"]", "small");
-    assert_eq!(one.id(), other.id());
-    assert_ne!(one.id(), plain.id());
-    assert!(one.train_text().contains("optimizer.groups = \""));
-    let text = write(&Lock::Experiment(one));
+    let first = grouped("frozen = [\"head.output\", \":embed\"]", "small");
+    let second = grouped("frozen = [\":embed\", \"head.output\"]", "small");
+    assert_eq!(first.id(), second.id());
+    assert_ne!(first.id(), plain.id());
+    assert!(first.train_text().contains("optimizer.groups = \""));
+    let text = write(&Lock::Experiment(first));
     assert_eq!(write(&read("one", &text).unwrap()), text);
 }
 
@@ -73,13 +73,13 @@ fn groups_are_in_the_id() {
 #[test]
 fn a_verdict_sees_groups() {
     let canon = "lr_multipliers = [[\":canon?\", 0.5]]";
-    let lock = |lines: &str, arch: &str| Lock::Experiment(of(lines, arch));
+    let lock = |lines: &str, arch: &str| Lock::Experiment(grouped(lines, arch));
     let verdict = judge(&lock(canon, "small"), &lock(canon, "smallcanon"), &["canon"]).unwrap();
     assert_eq!(verdict.outcome, Outcome::Controlled);
     let plain = Lock::Experiment(experiment_of(DEPO, &small()));
-    for other in [canon, "lr_multipliers = [[\":canon\", 0.5]]", "frozen = [\":norm\"]"] {
-        let other = lock(other, "smallcanon");
-        for (a, b) in [(&plain, &other), (&other, &plain)] {
+    for lines in [canon, "lr_multipliers = [[\":canon\", 0.5]]", "frozen = [\":norm\"]"] {
+        let changed = lock(lines, "smallcanon");
+        for (a, b) in [(&plain, &changed), (&changed, &plain)] {
             let verdict = judge(a, b, &["canon"]).unwrap();
             assert!(matches!(verdict.outcome, Outcome::Confounded(_)), "{:?}", verdict.outcome);
             let paths: Vec<&str> = verdict.confounds.iter().map(|c| c.path.as_str()).collect();
@@ -90,8 +90,8 @@ fn a_verdict_sees_groups() {
         }
     }
     // As a treatment, each field of groups is a factor.
-    let one = lock("frozen = [\":norm\"]", "small");
-    let verdict = judge(&plain, &one, &["optimizer.frozen"]).unwrap();
+    let frozen = lock("frozen = [\":norm\"]", "small");
+    let verdict = judge(&plain, &frozen, &["optimizer.frozen"]).unwrap();
     assert_eq!(verdict.outcome, Outcome::Controlled);
     let two = lock("frozen = [\":norm\"], lr_multipliers = [[\"head.output\", 0.5]]", "small");
     let treatment = ["optimizer.frozen", "optimizer.lr_multipliers"];
@@ -101,24 +101,25 @@ fn a_verdict_sees_groups() {
 /// With `muon`, matrices of layers have one moment, and a verdict sees the rule of the update.
 #[test]
 fn muon_updates_what_the_recipe_names() {
-    let made = of("kind = \"muon\", muon_scale = \"moonshot\", frozen = [\"**.wk\"]", "smallcanon");
-    let moments = |path: &str| update(&made, path).moments();
+    let experiment =
+        grouped("kind = \"muon\", muon_scale = \"moonshot\", frozen = [\"**.wk\"]", "smallcanon");
+    let moments = |path: &str| update(&experiment, path).moments();
     assert_eq!(moments("layers.0.mixer.wq"), 1);
     assert_eq!(moments("layers.0.mixer.wk"), 0);
     assert_eq!([moments("embed"), moments("head.output"), moments("layers.0.pre_mlp")], [2; 3]);
     let plain = Lock::Experiment(experiment_of(DEPO, &small()));
-    let muon = Lock::Experiment(of("kind = \"muon\"", "small"));
+    let muon = Lock::Experiment(grouped("kind = \"muon\"", "small"));
     let verdict = judge(&plain, &muon, &["optimizer.kind"]).unwrap();
     assert_eq!(verdict.outcome, Outcome::Controlled);
-    let canon = Lock::Experiment(of("kind = \"muon\"", "smallcanon"));
+    let canon = Lock::Experiment(grouped("kind = \"muon\"", "smallcanon"));
     assert_eq!(judge(&muon, &canon, &["canon"]).unwrap().outcome, Outcome::Controlled);
     assert!(matches!(judge(&plain, &canon, &["canon"]).unwrap().outcome, Outcome::Confounded(_)));
-    let norms = wrong(&with("kind = \"muon\", muon = [\":norm\"]"), &small());
+    let norms = recipe_error(&with("kind = \"muon\", muon = [\":norm\"]"), &small());
     assert!(norms.contains("Muon updates matrices"), "{norms}");
-    let idle = wrong(&with("momentum = 0.9"), &small());
+    let idle = recipe_error(&with("momentum = 0.9"), &small());
     assert!(idle.contains("has no effect when optimizer.kind = \"adamw\""), "{idle}");
     let shared = format!("{}platform = {{ shard = \"full\" }}\n", with("kind = \"muon\""));
-    let divided = wrong(&shared, &small());
+    let divided = recipe_error(&shared, &small());
     for part in
         ["platform.shard is \"full\"", "optimizer.kind is \"muon\"", "write shard = \"none\""]
     {
@@ -145,8 +146,8 @@ fn a_recipe_can_say_mup() {
     let factors = "lr_multipliers = [[\"layers.**:linear\", 0.25]], \
                    weight_decay_multipliers = [[\"layers.**:linear\", 4]]";
     let recipe = with(factors).replacen("seq_len", "ids = \"dense\", seq_len", 1);
-    let of = |dim: i64| experiment_of(&recipe, &locked(&compiled_text(&mup(dim), "x")));
-    let (base, target) = (of(64), of(256));
+    let at_width = |dim: i64| experiment_of(&recipe, &locked(&compiled_text(&mup(dim), "x")));
+    let (base, target) = (at_width(64), at_width(256));
     let mut rows = 0;
     for row in golden["mup"].as_array().unwrap() {
         let path = match row["name"].as_str().unwrap() {
@@ -161,8 +162,8 @@ fn a_recipe_can_say_mup() {
             other => panic!("{other}"),
         };
         rows += 1;
-        for (made, width) in [(&base, "base"), (&target, "target")] {
-            let params = made.arch.compiled.graph.params();
+        for (experiment, width) in [(&base, "base"), (&target, "target")] {
+            let params = experiment.arch.compiled.graph.params();
             let param = params.iter().find(|param| param.path == path).unwrap();
             let shape: Vec<i64> = serde_json::from_value(row[width].clone()).unwrap();
             assert_eq!(param.shape, shape, "{path} {width}");
@@ -173,8 +174,8 @@ fn a_recipe_can_say_mup() {
     }
     assert_eq!(rows, 6);
     // The initial values of the table and the head do not depend on the width; those of a matrix follow its fan-in.
-    let init = |made: &Experiment, path: &str| {
-        let manifest = made.arch.identity().manifest_text.clone();
+    let init = |experiment: &Experiment, path: &str| {
+        let manifest = experiment.arch.identity().manifest_text.clone();
         let line = manifest.lines().find(|line| line.starts_with(&format!("{path} "))).unwrap();
         line.splitn(3, ' ').nth(2).unwrap().to_owned()
     };
@@ -190,7 +191,7 @@ fn a_recipe_can_say_mup() {
 
 #[test]
 fn groups_that_say_nothing_or_too_much_are_refused() {
-    let refused = |lines: &str| wrong(&with(lines), &small());
+    let refused = |lines: &str| recipe_error(&with(lines), &small());
     for (lines, wanted) in [
         (
             "frozen = [\"layers.*.mixer.wqq\"]",
@@ -211,9 +212,9 @@ fn groups_that_say_nothing_or_too_much_are_refused() {
         ("frozen = \"embed\"", &["is not a list of patterns"][..]),
         ("lr_multipliers = [[\"head.output\", -1]]", &["-1 is not a number of 0 or more"][..]),
     ] {
-        let said = refused(lines);
+        let message = refused(lines);
         for part in wanted {
-            assert!(said.contains(part), "{lines}:\n{said}");
+            assert!(message.contains(part), "{lines}:\n{message}");
         }
     }
 }

@@ -11,11 +11,11 @@ fn refused(a: &str, b: &str, treatment: &[&str]) -> Refusal {
     judge(&a, &b, treatment).err().unwrap_or_else(|| panic!("{treatment:?} was accepted"))
 }
 
-fn of_archs(a: &str, b: &str, treatment: &[&str]) -> Verdict {
+fn judge_archs(a: &str, b: &str, treatment: &[&str]) -> Verdict {
     judge(&arch_text_lock(a, "x"), &arch_text_lock(b, "x"), treatment).unwrap()
 }
 
-fn of_recipes(a: &str, b: &str, treatment: &[&str]) -> Verdict {
+fn judge_recipes(a: &str, b: &str, treatment: &[&str]) -> Verdict {
     let arch = small();
     let lock = |text: &str| Lock::Experiment(experiment_of(text, &arch));
     judge(&lock(a), &lock(b), treatment).unwrap()
@@ -33,7 +33,7 @@ fn arch(mixer: &str, rest: &str) -> String {
 }
 
 /// A user mixer with a default window.
-fn own(name: &str, q: &str, window: &str) -> String {
+fn user_mixer(name: &str, q: &str, window: &str) -> String {
     format!(
         "mixer {name}(x; heads, window = {window}) {{\n  q = {q} (linear wq (x, dim))\n  k = linear wk (x, dim)\n  \
          v = linear wv (x, dim)\n  q, k, v = slot B(q, k, v)\n  linear wo (merge(attention(heads(q, heads), \
@@ -43,40 +43,40 @@ fn own(name: &str, q: &str, window: &str) -> String {
 
 #[test]
 fn a_default_of_the_new_definition_is_not_part_of_the_treatment() {
-    let both = own("att_a", "silu", "none") + &own("att_b", "rms_norm q_norm", "64");
+    let both = user_mixer("att_a", "silu", "none") + &user_mixer("att_b", "rms_norm q_norm", "64");
     let [a, b] =
         ["att_a", "att_b"].map(|m| both.clone() + &arch(&format!("{m} {{ heads 2 }}"), ""));
     let window = "arch.layers.0..2.mixer.window";
-    assert_eq!(paths(&of_archs(&a, &b, &["mixer"])), [window]);
-    assert_eq!(paths(&of_archs(&b, &a, &["mixer"])), [window]);
+    assert_eq!(paths(&judge_archs(&a, &b, &["mixer"])), [window]);
+    assert_eq!(paths(&judge_archs(&b, &a, &["mixer"])), [window]);
     // The verdict depends on ids: writing a default out does not change it.
     let written = both.clone() + &arch("att_a { heads 2  window none }", "");
-    assert_eq!(of_archs(&a, &written, &[]).outcome, Outcome::Identical);
-    assert_eq!(paths(&of_archs(&written, &b, &["mixer"])), [window]);
-    assert_eq!(paths(&of_archs(&b, &written, &["mixer"])), [window]);
+    assert_eq!(judge_archs(&a, &written, &[]).outcome, Outcome::Identical);
+    assert_eq!(paths(&judge_archs(&written, &b, &["mixer"])), [window]);
+    assert_eq!(paths(&judge_archs(&b, &written, &["mixer"])), [window]);
     // Declared as well, it is a separate factor.
-    assert_eq!(of_archs(&a, &b, &["mixer", "mixer.window"]).outcome, Outcome::Bundle(2));
+    assert_eq!(judge_archs(&a, &b, &["mixer", "mixer.window"]).outcome, Outcome::Bundle(2));
     // If only the window differs, the mixer is not a factor, and is refused as one.
-    let twins = own("att_a", "silu", "none") + &own("att_b", "silu", "64");
+    let twins = user_mixer("att_a", "silu", "none") + &user_mixer("att_b", "silu", "64");
     let [a2, b2] =
         ["att_a", "att_b"].map(|m| twins.clone() + &arch(&format!("{m} {{ heads 2 }}"), ""));
     assert_eq!(refused(&a2, &b2, &["mixer"]).code, "idle-treatment");
-    assert_eq!(of_archs(&a2, &b2, &["mixer.window"]).outcome, Outcome::Controlled);
+    assert_eq!(judge_archs(&a2, &b2, &["mixer.window"]).outcome, Outcome::Controlled);
     // Equal effective values are not a difference, whether written or by default.
     let same = both + &arch("att_b { heads 2  window none }", "");
-    assert_eq!(of_archs(&a, &same, &["mixer"]).outcome, Outcome::Controlled);
-    assert_eq!(of_archs(&same, &a, &["mixer"]).outcome, Outcome::Controlled);
+    assert_eq!(judge_archs(&a, &same, &["mixer"]).outcome, Outcome::Controlled);
+    assert_eq!(judge_archs(&same, &a, &["mixer"]).outcome, Outcome::Controlled);
 }
 
 /// One arm's own `canon` and the other's primitive of that name are different, and both are reported.
 #[test]
 fn a_redefined_name_against_a_primitive() {
-    let own = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
+    let definition = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
     let edit = |edits: &str| {
         format!("{}arch z = x with {{ {edits} }}\n", arch("attention { heads 2 }", ""))
     };
     let a = arch_text_lock(&edit("canon A"), "z");
-    let b = arch_text_lock(&format!("{own}{}", edit("fill A with canon")), "z");
+    let b = arch_text_lock(&format!("{definition}{}", edit("fill A with canon")), "z");
     for (a, b) in [(&a, &b), (&b, &a)] {
         let verdict = judge(a, b, &[]).unwrap();
         assert!(!verdict.is_controlled());
@@ -95,16 +95,18 @@ fn a_rope_with_other_settings_is_not_only_another_rope() {
     let b = rope.to_owned() + &arch("attention { heads 2  rope other_rope }", "");
     assert_eq!(refused(&a, &b, &["rope"]).code, "idle-treatment");
     let all = ["rope.dims", "rope.layout", "rope.theta"];
-    let found = of_archs(&a, &b, &[]);
+    let verdict = judge_archs(&a, &b, &[]);
     for path in all {
         assert!(
-            paths(&found).contains(&format!("arch.layers.0..2.mixer.{path}").as_str()),
+            paths(&verdict).contains(&format!("arch.layers.0..2.mixer.{path}").as_str()),
             "{path}"
         );
     }
-    assert_eq!(of_archs(&a, &b, &all).outcome, Outcome::Bundle(3));
-    let found = of_archs(&a, &b, &all[..2]);
-    assert!(!found.is_controlled() && paths(&found).contains(&"arch.layers.0..2.mixer.rope.theta"));
+    assert_eq!(judge_archs(&a, &b, &all).outcome, Outcome::Bundle(3));
+    let verdict = judge_archs(&a, &b, &all[..2]);
+    assert!(
+        !verdict.is_controlled() && paths(&verdict).contains(&"arch.layers.0..2.mixer.rope.theta")
+    );
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn settings_of_a_new_definition_are_listed_with_it() {
     let a = arch("attention { heads 4 }", "");
     let b = arch("gla { heads 4  key_dim 16  short_conv false }", "");
     for (one, other) in [(&a, &b), (&b, &a)] {
-        let verdict = of_archs(one, other, &["mixer"]);
+        let verdict = judge_archs(one, other, &["mixer"]);
         assert_eq!(verdict.outcome, Outcome::Controlled);
         let listed: Vec<&str> =
             verdict.treatment[0].changes.iter().map(|change| change.path.as_str()).collect();
@@ -124,18 +126,18 @@ fn settings_of_a_new_definition_are_listed_with_it() {
 
 #[test]
 fn a_default_of_the_same_words_is_another_where_they_mean_something_else() {
-    let own = |name: &str, config: &str| {
+    let definition = |name: &str, config: &str| {
         format!(
             "mixer {name}(x; {config}width = dim * 2) {{\n  linear down ({}(linear up (x, width)), 32)\n}}\n",
             if name == "wide_a" { "silu" } else { "rms_norm inner " }
         )
     };
-    let both = own("wide_a", "") + &own("wide_b", "dim = 64, ");
+    let both = definition("wide_a", "") + &definition("wide_b", "dim = 64, ");
     let [a, b] = ["wide_a", "wide_b"].map(|mixer| both.clone() + &arch(mixer, ""));
     if compiles(&a).is_none() {
         panic!("the mixers of this test have to compile");
     }
-    let verdict = of_archs(&a, &b, &["mixer"]);
+    let verdict = judge_archs(&a, &b, &["mixer"]);
     assert_eq!(paths(&verdict), ["arch.layers.0..2.mixer.width"], "{:?}", verdict.outcome);
 }
 
@@ -147,14 +149,14 @@ fn canon_means_only_canon_layers() {
     let a = WIDE.to_owned() + &arch("attention { heads 2 }", "");
     let mixed =
         WIDE.to_owned() + &arch("attention { heads 2 }", "fill A with wide { width 64 }  canon C");
-    let verdict = of_archs(&a, &mixed, &["canon"]);
+    let verdict = judge_archs(&a, &mixed, &["canon"]);
     assert_eq!(paths(&verdict), ["arch.layers.0..2.slots.A"]);
-    assert_eq!(of_archs(&a, &mixed, &["canon", "slots.A"]).outcome, Outcome::Bundle(2));
+    assert_eq!(judge_archs(&a, &mixed, &["canon", "slots.A"]).outcome, Outcome::Bundle(2));
     // Only the block: the word is refused, and the help gives a word to type instead.
     let only = WIDE.to_owned() + &arch("attention { heads 2 }", "fill A with wide { width 64 }");
     let refusal = refused(&a, &only, &["canon"]);
     assert!(refusal.message.contains("wide") && refusal.help.contains("slots.A"), "{refusal:?}");
-    let verdict = of_archs(&a, &only, &["slots.A"]);
+    let verdict = judge_archs(&a, &only, &["slots.A"]);
     assert_eq!(verdict.outcome, Outcome::Controlled);
     let listed: Vec<&str> = verdict.consequences.iter().map(|c| c.path.as_str()).collect();
     assert!(
@@ -167,7 +169,7 @@ fn canon_means_only_canon_layers() {
         compiles(&(named.to_owned() + &arch("attention { heads 2 }", "fill A with short")))
     {
         let a = named.to_owned() + &arch("attention { heads 2 }", "");
-        assert_eq!(of_archs(&a, &text, &["canon"]).outcome, Outcome::Controlled);
+        assert_eq!(judge_archs(&a, &text, &["canon"]).outcome, Outcome::Controlled);
     }
 }
 
@@ -183,7 +185,7 @@ fn a_proof_that_cannot_be_made_does_not_count() {
     let fixed = "block fixed(x) {\n  linear up (x, 192)\n}\n";
     let a = fixed.to_owned() + &arch("attention { heads 2  head_dim 16 }", "");
     let b = fixed.to_owned() + &arch("attention { heads 2  head_dim 32 }", "fill B with fixed");
-    let verdict = of_archs(&a, &b, &["mixer.head_dim", "slots.B"]);
+    let verdict = judge_archs(&a, &b, &["mixer.head_dim", "slots.B"]);
     assert_eq!(verdict.outcome, Outcome::Bundle(2));
     let erased =
         verdict.proof.erased.expect("the slots are erased first, so that the proof can be made");
@@ -196,9 +198,9 @@ fn a_slot_that_one_mixer_has_can_be_declared_beside_the_mixer() {
     let a = arch("attention { heads 4 }", "canon A, B, C, D");
     let b = arch("gla { heads 4 }", "canon A, C, D");
     for (one, other) in [(&a, &b), (&b, &a)] {
-        let verdict = of_archs(one, other, &["mixer", "slots.B"]);
+        let verdict = judge_archs(one, other, &["mixer", "slots.B"]);
         assert_eq!(verdict.outcome, Outcome::Bundle(2), "{:?}", verdict.confounds);
-        assert!(!of_archs(one, other, &["mixer"]).is_controlled());
+        assert!(!judge_archs(one, other, &["mixer"]).is_controlled());
     }
     let refusal = refused(&a, &b, &["slots.B"]);
     assert!(refusal.help.contains("mixer"), "{refusal:?}");
@@ -213,7 +215,7 @@ fn fields_of_a_kind_are_listed_under_it_and_count_if_chosen() {
     let chosen =
         DEPO.replace("warmup = 60", "warmup = 10, theta = 2, cycle = 0.5, lr_min_ratio = 0");
     for (a, b) in [(&constant, &chosen), (&chosen, &constant)] {
-        let verdict = of_recipes(a, b, &["schedule.kind"]);
+        let verdict = judge_recipes(a, b, &["schedule.kind"]);
         assert_eq!(verdict.outcome, Outcome::Bundle(5), "{:?}", verdict.treatment);
         let listed: Vec<&str> =
             verdict.treatment[0].changes.iter().map(|c| c.path.as_str()).collect();
@@ -227,7 +229,7 @@ fn fields_of_a_kind_are_listed_under_it_and_count_if_chosen() {
     }
     // At its default values a kind is one factor.
     let plain = DEPO.replace(", warmup = 60", ", warmup = 0");
-    assert_eq!(of_recipes(&constant, &plain, &["schedule.kind"]).outcome, Outcome::Controlled);
+    assert_eq!(judge_recipes(&constant, &plain, &["schedule.kind"]).outcome, Outcome::Controlled);
 }
 
 #[test]
@@ -236,16 +238,16 @@ fn equal_values_are_not_a_confound() {
     let short = DEPO.replace("steps = 600", "steps = 120");
     let half =
         short.replace("sequences = 32", "sequences = 64").replace("steps = 120", "steps = 60");
-    let verdict = of_recipes(&short, &half, &["batch.sequences"]);
+    let verdict = judge_recipes(&short, &half, &["batch.sequences"]);
     assert_eq!(paths(&verdict), ["budget.steps"]);
 }
 
 /// Both orders of two archs: one verdict, with the same confounds.
 fn both_orders(a: &str, b: &str, treatment: &[&str]) -> Verdict {
-    let [one, other] = [of_archs(a, b, treatment), of_archs(b, a, treatment)];
-    assert_eq!(one.outcome, other.outcome, "{treatment:?}");
-    assert_eq!(paths(&one), paths(&other), "{treatment:?}");
-    one
+    let [forward, backward] = [judge_archs(a, b, treatment), judge_archs(b, a, treatment)];
+    assert_eq!(forward.outcome, backward.outcome, "{treatment:?}");
+    assert_eq!(paths(&forward), paths(&backward), "{treatment:?}");
+    forward
 }
 
 #[test]
@@ -258,8 +260,8 @@ fn differences_behind_the_treatment_are_found_in_both_orders() {
         "    k = rms_norm k_norm (k)\n    v = rms_norm v_norm (v)",
     );
     let base = arch("attention { heads 2 }", "");
-    let own = normalised + &arch("attention { heads 2  qk_norm true }", "");
-    let verdict = both_orders(&base, &own, &["mixer.qk_norm"]);
+    let changed = normalised + &arch("attention { heads 2  qk_norm true }", "");
+    let verdict = both_orders(&base, &changed, &["mixer.qk_norm"]);
     assert_eq!(paths(&verdict), ["definition attention"]);
     assert_eq!(verdict.names.len(), 1);
 }
@@ -283,13 +285,13 @@ fn a_slot_that_is_somewhere_else_is_a_confound_in_either_order() {
 #[test]
 fn a_canon_layer_is_identified_by_its_computation() {
     let base = arch("attention { heads 2 }", "");
-    let own = "mixer canon(x) {\n  x + linear inner (silu(x), dim)\n}\n".to_owned()
+    let user_canon = "mixer canon(x) {\n  x + linear inner (silu(x), dim)\n}\n".to_owned()
         + &base.replace("arch x", "arch y")
         + "arch x = y with { fill A with canon }\n";
-    let refusal = refused(&base, &own, &["canon"]);
+    let refusal = refused(&base, &user_canon, &["canon"]);
     assert_eq!(refusal.code, "not-canon");
     assert!(refusal.message.contains("canon [mixer "), "{}", refusal.message);
-    let verdict = both_orders(&base, &own, &["slots.A"]);
+    let verdict = both_orders(&base, &user_canon, &["slots.A"]);
     assert_eq!(verdict.outcome, Outcome::Controlled);
     let change = &verdict.treatment[0].changes[0];
     let digest = match &verdict.names[0].meanings[1] {
@@ -320,15 +322,15 @@ fn the_width_of_a_shared_layer_is_a_treatment_in_either_order() {
 fn other_groups_of_shared_layers_are_a_treatment() {
     let layers = |list: &str| arch("attention { heads 2 }", "").replace("2 of decoder", list);
     let apart = layers("4 of decoder");
-    let one = layers("4 of share decoder");
+    let shared = layers("4 of share decoder");
     let pairs = apart.replace("layers 4 of decoder {", "layers 2 of [share decoder {").replace(
         "  }\n  \n}",
         "  }, share decoder {\n    mixer attention { heads 2 }\n    mlp swiglu { hidden 32 }\n  }]\n}",
     );
-    for (a, b) in [(&apart, &one), (&apart, &pairs), (&one, &pairs)] {
+    for (a, b) in [(&apart, &shared), (&apart, &pairs), (&shared, &pairs)] {
         if compiles(a).is_some() && compiles(b).is_some() {
             assert_eq!(both_orders(a, b, &["share"]).outcome, Outcome::Controlled);
         }
     }
-    assert!(compiles(&one).is_some() && compiles(&pairs).is_some(), "{pairs}");
+    assert!(compiles(&shared).is_some() && compiles(&pairs).is_some(), "{pairs}");
 }

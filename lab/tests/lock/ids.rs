@@ -38,9 +38,9 @@ fn the_name_of_an_arch_has_no_effect() {
         LockedArch::new(&compiled).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         let derived = format!("{}\narch other = {name} with {{ canon C }}\n", text(name));
         let program = program_of(&derived);
-        let other = compiled_in(&program, TEXT, "other");
-        assert_ne!(other.identity, wanted, "{name}");
-        LockedArch::new(&other).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let with_canon = compiled_in(&program, TEXT, "other");
+        assert_ne!(with_canon.identity, wanted, "{name}");
+        LockedArch::new(&with_canon).unwrap_or_else(|error| panic!("{name}: {error:?}"));
         locked += 1;
     }
     assert!(locked > 40, "{locked}");
@@ -52,14 +52,14 @@ fn digest(tag: &str, text: &str) -> String {
 
 /// The blocks of a graph's text: (`body` or `graph`, its name, its lines).
 fn blocks(text: &str) -> Vec<(&str, &str, String)> {
-    let mut found = Vec::new();
+    let mut blocks = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         let (kind, name) = line.split_once(' ').unwrap();
         let inside = lines.by_ref().take_while(|line| *line != "end");
-        found.push((kind, name, inside.map(|line| format!("{line}\n")).collect()));
+        blocks.push((kind, name, inside.map(|line| format!("{line}\n")).collect()));
     }
-    found
+    blocks
 }
 
 /// The text between `{` and the last `}` of a line, and the text after it.
@@ -89,12 +89,12 @@ fn read_body(text: &str, bodies: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
         for used in operands(node) {
             assert!(used.parse::<usize>().unwrap() < number, "{line}");
         }
-        let mut use_param = |index: usize, said: String| {
+        let mut use_param = |index: usize, declared: String| {
             if index == params.len() {
-                params.push(said);
+                params.push(declared);
             } else {
                 assert_eq!(
-                    params[index], said,
+                    params[index], declared,
                     "{line}: one parameter has two shapes or init rules"
                 );
             }
@@ -114,7 +114,9 @@ fn read_body(text: &str, bodies: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
                 let inner = bodies.get(body).unwrap_or_else(|| panic!("no body {body}"));
                 let used = numbers(rest, "params");
                 assert_eq!(used.len(), inner.len(), "{line}");
-                used.iter().zip(inner).for_each(|(index, said)| use_param(*index, said.clone()));
+                used.iter()
+                    .zip(inner)
+                    .for_each(|(index, declared)| use_param(*index, declared.clone()));
                 for state in numbers(rest, "states") {
                     assert_eq!(state, states, "{line}");
                     states += 1;
@@ -139,7 +141,7 @@ fn operands(node: &str) -> impl Iterator<Item = &str> {
 fn recomputed(name: &str, identity: &Identity) -> usize {
     let mut bodies: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let blocks = blocks(&identity.graph_text);
-    let (whole, inner) = blocks.split_last().unwrap();
+    let (graph_block, inner) = blocks.split_last().unwrap();
     // Fills before the layers that hold them, in whatever order their digests are listed.
     let mut waiting: Vec<_> = inner.iter().collect();
     while !waiting.is_empty() {
@@ -160,7 +162,7 @@ fn recomputed(name: &str, identity: &Identity) -> usize {
             "{name}: bodies use each other in a circle, or one is missing"
         );
     }
-    let (kind, claimed, text) = whole;
+    let (kind, claimed, text) = graph_block;
     assert_eq!((*kind, digest("canonc.graph.v1", text)), ("graph", claimed.to_string()), "{name}");
     assert_eq!(identity.graph.to_string(), *claimed, "{name}");
 
@@ -173,10 +175,10 @@ fn recomputed(name: &str, identity: &Identity) -> usize {
     let mut paths = BTreeSet::new();
     let lines: Vec<&str> = identity.manifest_text.lines().collect();
     assert_eq!(lines.len(), params.len(), "{name}: the manifest lists what the graph uses");
-    for (line, said) in lines.iter().zip(&params) {
+    for (line, declared) in lines.iter().zip(&params) {
         let (path, rest) = line.split_once(' ').unwrap();
         let (shape, init) = rest.split_once(' ').unwrap();
-        assert_eq!(*said, format!("init {init}, shape {shape}"), "{name}: {path}");
+        assert_eq!(*declared, format!("init {init}, shape {shape}"), "{name}: {path}");
         assert!(paths.insert(path), "{name}: {path} twice");
     }
     inner.len() + lines.len() + 2
@@ -207,19 +209,19 @@ fn texts_give_their_digests() {
 /// A Python with the package: the machine's own, or one in a virtual environment under the target
 /// folder.
 pub(crate) fn python() -> Result<PathBuf, String> {
-    let has_it = |python: &Path| {
+    let has_packages = |python: &Path| {
         Command::new(python)
             .args(["-c", "import blake3, tomllib"])
             .output()
             .is_ok_and(|out| out.status.success())
     };
-    let own = PathBuf::from("python3");
-    if has_it(&own) {
-        return Ok(own);
+    let system = PathBuf::from("python3");
+    if has_packages(&system) {
+        return Ok(system);
     }
     let home = scratch!("verify-ids");
     let python = home.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    if has_it(&python) {
+    if has_packages(&python) {
         return Ok(python);
     }
     let run = |program: &Path, args: &[&str]| -> Result<(), String> {
@@ -227,58 +229,58 @@ pub(crate) fn python() -> Result<PathBuf, String> {
             .args(args)
             .output()
             .map_err(|e| format!("{}: {e}", program.display()))?;
-        let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
-        out.status.success().then_some(()).ok_or(said)
+        let output = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
+        out.status.success().then_some(()).ok_or(output)
     };
-    run(&own, &["-m", "venv", home.to_str().unwrap()])?;
+    run(&system, &["-m", "venv", home.to_str().unwrap()])?;
     run(
         &python,
         &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "blake3==1.0.5"],
     )?;
-    has_it(&python).then_some(python).ok_or("Python is older than 3.11".to_owned())
+    has_packages(&python).then_some(python).ok_or("Python is older than 3.11".to_owned())
 }
 
 /// How to handle a machine on which the script cannot run: `Ok` is a note for its user, `Err` a failure. On an
 /// unattended machine nobody reads notes, so the test fails.
-pub(crate) fn without_python(why: &str, unattended: bool) -> Result<String, String> {
+pub(crate) fn without_python(reason: &str, unattended: bool) -> Result<String, String> {
     let missing = ["No such file", "not found", "ensurepip", "No module named", "older than"];
     let offline = ["Could not find a version", "Temporary failure", "Connection", "Network"];
-    let excused = missing.iter().chain(&offline).any(|word| why.contains(word));
-    let said = format!(
+    let excused = missing.iter().chain(&offline).any(|word| reason.contains(word));
+    let message = format!(
         "tests/verify_ids.py, which recomputes every id from its text, cannot run here: {}\n\
          help: install python3 (3.11 or newer) with pip and venv and connect to the network once, or type \
          `python3 -m pip install blake3==1.0.5`; then repeat `cargo test -p compiler --test lang ids`",
-        why.trim()
+        reason.trim()
     );
-    if excused && !unattended { Ok(said) } else { Err(said) }
+    if excused && !unattended { Ok(message) } else { Err(message) }
 }
 
 /// `.ci/run` sets the variable, and so do other CI systems.
 #[expect(clippy::disallowed_methods, reason = "the test behaves differently on CI")]
 pub(crate) fn in_ci() -> bool {
-    std::env::var_os("CI").is_some_and(|said| !["", "0", "false"].map(Into::into).contains(&said))
+    std::env::var_os("CI").is_some_and(|value| !["", "0", "false"].map(Into::into).contains(&value))
 }
 
 #[test]
 fn in_ci_a_missing_python_is_a_failure() {
-    for why in [
+    for reason in [
         "python3: No such file or directory",
         "ensurepip is not available",
         "Network is unreachable",
     ] {
-        let failure = without_python(why, true).unwrap_err();
-        let note = without_python(why, false).unwrap();
+        let failure = without_python(reason, true).unwrap_err();
+        let note = without_python(reason, false).unwrap();
         assert_eq!(failure, note);
-        assert!(failure.contains(why) && failure.contains("help: install python3"), "{failure}");
+        assert!(failure.contains(reason) && failure.contains("help: install python3"), "{failure}");
     }
     // An error of the script or the package is always a failure.
     without_python("SyntaxError: invalid syntax", false).unwrap_err();
     assert!(read(".ci/run").lines().any(|line| line == "export CI=true"));
 }
 
-#[test]
-fn python_finds_the_same() {
-    let folder = scratch!("ids");
+/// Writes every committed arch's identity and the locks of the small ones; returns the identities, and the paths of all
+/// locks and of the identities.
+fn written_identities(folder: &Path) -> (Vec<serde_json::Value>, Vec<PathBuf>) {
     let mut identities = Vec::new();
     let mut paths: Vec<PathBuf> = Vec::new();
     for (file, compiled) in committed() {
@@ -303,10 +305,18 @@ fn python_finds_the_same() {
     if root().join("lockfiles").is_dir() {
         paths.extend(files("lockfiles", ".lock").into_iter().map(|name| root().join(name)));
     }
+    (identities, paths)
+}
+
+#[test]
+fn the_python_script_recomputes_every_id() {
+    let folder = scratch!("ids");
+    let (identities, paths) = written_identities(&folder);
     let python = match python() {
         Ok(python) => python,
-        Err(why) => {
-            let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
+        Err(reason) => {
+            let note =
+                without_python(&reason, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
             // Written to stderr directly, since the test harness hides the output of a passing test.
             writeln!(std::io::stderr(), "\nNOT RUN: {note}").unwrap();
             return;
@@ -320,9 +330,9 @@ fn python_finds_the_same() {
             String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
         )
     };
-    let (code, said) = verify(&paths);
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.lines().count(), paths.len(), "{said}");
+    let (code, output) = verify(&paths);
+    assert_eq!(code, Some(0), "{output}");
+    assert_eq!(output.lines().count(), paths.len(), "{output}");
 
     // A change of any byte is found.
     let text = std::fs::read_to_string(&paths[0]).unwrap();
@@ -336,9 +346,9 @@ fn python_finds_the_same() {
         assert!(text.contains(before), "{before} is not in the lock");
         let changed = folder.join("changed.lock");
         std::fs::write(&changed, text.replacen(before, after, 1)).unwrap();
-        let (code, said) = verify(&[changed]);
-        assert_eq!(code, Some(1), "{before} → {after}: {said}");
-        assert!(said.contains("Wrong: "), "{said}");
+        let (code, output) = verify(&[changed]);
+        assert_eq!(code, Some(1), "{before} → {after}: {output}");
+        assert!(output.contains("Wrong: "), "{output}");
     }
     let changed = folder.join("changed.json");
     std::fs::write(

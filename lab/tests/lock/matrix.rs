@@ -17,17 +17,20 @@ fn diff(a: &Experiment, b: &Experiment, trainer: Trainer) -> Verdict {
 }
 
 /// The lock of one comparison with an arm of another one.
-fn spliced(text: &str, other: &str, arm: &str) -> String {
+fn spliced(text: &str, other_text: &str, arm: &str) -> String {
     let sections = |text: &str| -> Vec<(bool, String)> {
         let parts: Vec<&str> = text.split("\n[").collect();
         parts.iter().map(|p| (p.starts_with(&format!("arm.{arm}.")), (*p).to_owned())).collect()
     };
-    let theirs: Vec<String> =
-        sections(other).into_iter().filter(|(own, _)| *own).map(|(_, part)| part).collect();
+    let theirs: Vec<String> = sections(other_text)
+        .into_iter()
+        .filter(|(is_arm, _)| *is_arm)
+        .map(|(_, part)| part)
+        .collect();
     let mut theirs = Some(theirs);
     let mut out: Vec<String> = Vec::new();
-    for (own, part) in sections(text) {
-        match own {
+    for (is_arm, part) in sections(text) {
+        match is_arm {
             true => out.extend(theirs.take().unwrap_or_default()),
             false => out.push(part),
         }
@@ -53,11 +56,12 @@ fn a_confound_in_any_field_is_seen_by_every_reader_of_locks() {
             Class::Semantic | Class::Measured | Class::Carried => {
                 assert!(!verdict.is_controlled() && named_confound, "{path}: {confounds:?}");
                 assert!(!back.is_controlled(), "{path}, the other way round");
-                if let Some(made) = locked(PAIR, [&base, changed]) {
-                    assert!(matches!(made, Err(NoComparison::Confounded(..))), "{path}");
+                if let Some(result) = locked(PAIR, [&base, changed]) {
+                    assert!(matches!(result, Err(NoComparison::Confounded(..))), "{path}");
                     let lawful = [[&base, &arm], [&both[0], &both[1]]].map(|arms| {
-                        let made = built(PAIR, arms).unwrap_or_else(|e| panic!("{path}: {e:?}"));
-                        write(&Lock::Comparison(made))
+                        let comparison =
+                            built(PAIR, arms).unwrap_or_else(|e| panic!("{path}: {e:?}"));
+                        write(&Lock::Comparison(comparison))
                     });
                     let text = spliced(&lawful[0], &lawful[1], "canon");
                     let refused = read("lockfiles/c.lock", &text).unwrap_err().to_string();
@@ -72,8 +76,8 @@ fn a_confound_in_any_field_is_seen_by_every_reader_of_locks() {
                 };
                 assert!(verdict.is_controlled() && named(listed), "{path}: {confounds:?}");
                 assert!(back.is_controlled(), "{path}, the other way round");
-                if let Some(made) = locked(PAIR, [&base, changed]) {
-                    assert!(made.is_ok(), "{path}");
+                if let Some(result) = locked(PAIR, [&base, changed]) {
+                    assert!(result.is_ok(), "{path}");
                 }
             }
         }
@@ -84,10 +88,11 @@ fn a_confound_in_any_field_is_seen_by_every_reader_of_locks() {
         if excused {
             assert!(ours.headline().ends_with("; canonc runs both arms"), "{}", ours.headline());
             assert!(named(&ours.cosmetic), "{path}");
-            let made = built(&format!("trainer = \"canonc\"\n{PAIR}"), [&base, changed]).unwrap();
-            let text = write(&Lock::Comparison(made.clone()));
+            let comparison =
+                built(&format!("trainer = \"canonc\"\n{PAIR}"), [&base, changed]).unwrap();
+            let text = write(&Lock::Comparison(comparison.clone()));
             assert!(text.contains("\ntrainer = \"canonc\"\n"), "{path}");
-            assert!(made.headline("canon").contains("canonc runs both arms"), "{path}");
+            assert!(comparison.headline("canon").contains("canonc runs both arms"), "{path}");
             let again = read("lockfiles/c.lock", &text).unwrap();
             assert_eq!(write(&again), text, "{path}");
         }

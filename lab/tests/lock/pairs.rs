@@ -122,12 +122,12 @@ struct Arm {
 }
 
 fn arm() -> impl Strategy<Value = Arm> {
-    let one = |n: usize, often: f64| prop::option::weighted(often, 0..n);
+    let choice = |n: usize, often: f64| prop::option::weighted(often, 0..n);
     let fill = (prop::bool::weighted(0.6), prop::option::weighted(0.15, 0..WITH.len()));
     (
-        one(DEFINITIONS.len(), 0.2),
-        one(SHADOWS.len(), 0.2),
-        one(EDITS.len(), 0.15),
+        choice(DEFINITIONS.len(), 0.2),
+        choice(SHADOWS.len(), 0.2),
+        choice(EDITS.len(), 0.15),
         prop::collection::vec(fill, 7),
     )
         .prop_map(|(definition, shadow, edit, fills)| Arm { definition, shadow, edit, fills })
@@ -182,10 +182,11 @@ impl Pair {
         if let Some(edit) = arm.edit {
             let _ = writeln!(text, "  {}", EDITS[edit]);
         }
-        for (Fill { slot, layers, with }, (there, other)) in self.base.fills.iter().zip(&arm.fills)
+        for (Fill { slot, layers, with }, (present, replacement)) in
+            self.base.fills.iter().zip(&arm.fills)
         {
-            if *there {
-                let with = other.map_or(with.as_str(), |i| WITH[i]);
+            if *present {
+                let with = replacement.map_or(with.as_str(), |i| WITH[i]);
                 let _ = writeln!(text, "  fill {layers}{slot} with {with}");
             }
         }

@@ -10,34 +10,34 @@ use support::programs::{
     TEXT, compiled, compiled_file, compiled_in, files, program_of, with_layers,
 };
 
-fn assert_stands_alone(one: &Compiled) {
-    let program = Program::new([("lock".to_owned(), one.text.clone())], Std::None);
+fn assert_stands_alone(arch: &Compiled) {
+    let program = Program::new([("lock".to_owned(), arch.text.clone())], Std::None);
     assert!(
         program.diagnostics.is_empty(),
         "{}\n{}",
         program.render(&program.diagnostics),
-        one.text
+        arch.text
     );
-    let again = compiled_in(&program, "lock", &one.name);
-    assert_eq!(again.text, one.text);
-    assert_eq!(again.identity.graph_text, one.identity.graph_text, "{}", one.text);
-    assert_eq!(again.identity.manifest_text, one.identity.manifest_text, "{}", one.text);
-    assert_eq!(again.identity, one.identity);
+    let again = compiled_in(&program, "lock", &arch.name);
+    assert_eq!(again.text, arch.text);
+    assert_eq!(again.identity.graph_text, arch.identity.graph_text, "{}", arch.text);
+    assert_eq!(again.identity.manifest_text, arch.identity.manifest_text, "{}", arch.text);
+    assert_eq!(again.identity, arch.identity);
     let states = |c: &Compiled| c.graph.top.states.clone();
-    assert_eq!(states(&again), states(one), "{}", one.text);
+    assert_eq!(states(&again), states(arch), "{}", arch.text);
     // The same fields, except for the names of definitions that had to be renamed.
     let paths = |c: &Compiled| c.fields.iter().map(|f| f.path.clone()).collect::<Vec<_>>();
-    assert_eq!(paths(&again), paths(one), "{}", one.text);
+    assert_eq!(paths(&again), paths(arch), "{}", arch.text);
     // A lock of it reads back unchanged.
-    let lock = Lock::Arch(ArchLock::new(&one.name, "test.canon", one).unwrap());
+    let lock = Lock::Arch(ArchLock::new(&arch.name, "test.canon", arch).unwrap());
     let text = write(&lock);
     match lab::lock::read("test.lock", &text) {
         Ok(again) => assert_eq!(write(&again), text),
         Err(e) => panic!("{e:?}\n{text}"),
     }
     // With std it means the same: its own definitions come first.
-    let beside = compiled_in(&program_of(&one.text), TEXT, &one.name);
-    assert_eq!(beside.identity, one.identity);
+    let beside = compiled_in(&program_of(&arch.text), TEXT, &arch.name);
+    assert_eq!(beside.identity, arch.identity);
 }
 
 #[test]
@@ -50,25 +50,25 @@ fn committed_archs() {
 /// Two files that each define `proj`, called without an instance name: the path is still `proj`.
 #[test]
 fn an_instance_name_left_out_survives_renaming() {
-    let other = "block proj(x) {\n  linear w (x, dim) * 2\n}\n".to_owned();
+    let other_file = "block proj(x) {\n  linear w (x, dim) * 2\n}\n".to_owned();
     let text = with_layers(
         "import proj as other from \"other.canon\"\nblock proj(x) {\n  linear w (x, dim)\n}\nblock l(x) {\n  x + proj(x) + other(x)\n}",
         "2 of l",
     );
-    let files = [("other.canon".to_owned(), other), (TEXT.to_owned(), text)];
-    let one = compiled_in(&Program::new(files, Std::Embedded), TEXT, "a");
+    let files = [("other.canon".to_owned(), other_file), (TEXT.to_owned(), text)];
+    let arch = compiled_in(&Program::new(files, Std::Embedded), TEXT, "a");
     assert!(
-        one.identity.manifest_text.contains("layers.0.other.w "),
+        arch.identity.manifest_text.contains("layers.0.other.w "),
         "{}",
-        one.identity.manifest_text
+        arch.identity.manifest_text
     );
-    assert!(one.text.contains("proj_2"), "{}", one.text);
-    assert_stands_alone(&one);
+    assert!(arch.text.contains("proj_2"), "{}", arch.text);
+    assert_stands_alone(&arch);
 }
 
 /// Names of std, of primitives, of functions and of the arch itself; std also uses them all.
 #[test]
-fn names_that_meet() {
+fn names_that_collide_with_others_survive() {
     for (definitions, layers) in [
         // An mlp with the name of a fill's primitive.
         (
@@ -116,7 +116,7 @@ fn names_that_meet() {
 
 /// One tree has one text, whatever edits led to it.
 #[test]
-fn the_way_leaves_no_trace() {
+fn the_text_does_not_depend_on_the_edits() {
     let base =
         with_layers("", "4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }");
     let direct = with_layers(

@@ -138,11 +138,11 @@ impl Arm {
             "arch base {{\n  vocab 300  dim 32  norm_eps 1e-5\n  init lingua\n  layers 2 of {share}decoder {{\n    \
              mixer attention {{ heads 2 }}\n    mlp swiglu {{ hidden 64 }}\n  }}\n}}\n"
         );
-        let made = match edits.as_slice() {
+        let arch = match edits.as_slice() {
             [] => base.replace("arch base", "arch x"),
             edits => format!("{base}arch x = base with {{\n  {}\n}}\n", edits.join("\n  ")),
         };
-        format!("{OWN}{definition}{made}")
+        format!("{OWN}{definition}{arch}")
     }
 }
 
@@ -159,11 +159,11 @@ fn identity(arm: &Arm) -> Option<(String, String)> {
 
 /// Whether arm `a` with `b`'s values at the treatment is `b`.
 fn becomes(a: &Arm, b: &Arm, treatment: &BTreeSet<usize>) -> Option<bool> {
-    let mut made = a.clone();
+    let mut moved = a.clone();
     for knob in treatment {
-        made.chosen[*knob] = b.chosen[*knob];
+        moved.chosen[*knob] = b.chosen[*knob];
     }
-    Some(identity(&made)? == identity(b)?)
+    Some(identity(&moved)? == identity(b)?)
 }
 
 fn lock(arm: &Arm) -> Lock {
@@ -201,9 +201,9 @@ fn pair() -> impl Strategy<Value = (Arm, Arm, Vec<bool>)> {
         turned,
         prop::collection::vec(prop::bool::weighted(0.8), KNOBS.len()),
     )
-        .prop_map(|(a, definition, other, turned, declared)| {
+        .prop_map(|(a, definition, redefined, turned, declared)| {
             let mut b = a.clone();
-            if other {
+            if redefined {
                 b.definition = definition;
             }
             for (which, value) in turned {
@@ -366,9 +366,9 @@ proptest! {
             treatment.insert(WARMUP);
         }
         let given = |ours: &Values, theirs: &Values| {
-            let mut made = *ours;
-            treatment.iter().for_each(|field| made[*field] = theirs[*field]);
-            texts(&experiment(&made)) == texts(&experiment(theirs))
+            let mut moved = *ours;
+            treatment.iter().for_each(|field| moved[*field] = theirs[*field]);
+            texts(&experiment(&moved)) == texts(&experiment(theirs))
         };
         let words: Vec<&str> = entries.iter().map(|field| FIELDS[*field].0).collect();
         let locks = [&a, &b].map(|values| Lock::Experiment(experiment(values)));

@@ -50,12 +50,12 @@ block inter(q, k; head_dim, dims = 4) { rope(q, 700, interleaved, dims), rope(k,
 block fixed(q, k; head_dim) { rope(q, 500, interleaved, 4), rope(k, 500, interleaved, 4) }
 arch y { vocab 300  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder { mixer half  mlp swiglu { hidden 32 } } }
 ";
-    let changed =
+    let half_with =
         |edit: &str| arch_text_lock(&format!("{HALF}arch x = y with {{ {edit} }}\n"), "x");
     let base = arch_text_lock(&HALF.replace("arch y", "arch x"), "x");
     for edit in ["mixer.rope = nope", "mixer.rope = inter", "mixer.rope = fixed"] {
-        let other = changed(edit);
-        for (a, b) in [(&base, &other), (&other, &base)] {
+        let replaced = half_with(edit);
+        for (a, b) in [(&base, &replaced), (&replaced, &base)] {
             let verdict = judge(a, b, &["mixer.rope"]).unwrap();
             assert_eq!(verdict.outcome, Outcome::Controlled, "{edit}: {:?}", verdict.confounds);
         }
@@ -63,7 +63,7 @@ arch y { vocab 300  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder { mi
     // Any other difference stays a difference; a value that the default was computed from has no effect once the
     // default is replaced.
     for (edit, controlled) in [("norm_eps 1e-6", false), ("mixer.frac 1", true)] {
-        let both = changed(&format!("mixer.rope = inter  {edit}"));
+        let both = half_with(&format!("mixer.rope = inter  {edit}"));
         for (a, b) in [(&base, &both), (&both, &base)] {
             let outcome = judge(a, b, &["mixer.rope"]).unwrap().outcome;
             assert_eq!(outcome == Outcome::Controlled, controlled, "{edit}: {outcome:?}");
@@ -71,29 +71,42 @@ arch y { vocab 300  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder { mi
     }
 }
 
-fn refusals() -> Vec<(String, Refusal)> {
+/// The small arch with an edit.
+fn changed(edit: &str) -> Lock {
+    let text = format!("{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+    arch_text_lock(&text, "x")
+}
+
+/// The refusal of each case, which is named by its arms and its treatment.
+fn refused(cases: &[(&Lock, &Lock, &[&str])]) -> Vec<(String, Refusal)> {
+    cases
+        .iter()
+        .map(|(a, b, treatment)| {
+            let case = format!("{} {} {treatment:?}", a.name(), b.name());
+            match judge(a, b, treatment) {
+                Err(refusal) => (case, refusal),
+                Ok(verdict) => panic!("{case}: {}", verdict.headline()),
+            }
+        })
+        .collect()
+}
+
+fn refusals_of_archs() -> Vec<(String, Refusal)> {
     let [llama, canon, release] = ["llama_1B", "llamacanon_1B", "llamacanon_1B_release"]
         .map(|name| arch_lock(&format!("arch/{name}.canon")));
     let x = arch_text_lock(X, "x");
-    let changed = |edit: &str| {
-        let text = format!("{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
-        arch_text_lock(&text, "x")
-    };
-    let recipe = |text: &str| Lock::Experiment(experiment_of(text, &small()));
-    let depo = recipe(DEPO);
-    let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
-    let longer = recipe(&DEPO.replace("data = 1", "data = 2").replace("N = 12", "N = 11"));
     let kernel = changed("canon A { kernel 3 }");
     let some = changed("canon layers[0..2].A");
     let norm = |edit: &str| {
-        let own = "mlp mine(x) {\n  rms_norm own (x)\n}\n";
-        let text = format!("{own}{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+        let definition = "mlp mine(x) {\n  rms_norm own (x)\n}\n";
+        let text =
+            format!("{definition}{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
         arch_text_lock(&text, "x")
     };
     let filled = [norm("canon A"), norm("fill A with mine")];
     let headed = [headed("", "canon A"), headed("canon A", "canon A")];
     let deeper = arch_text_lock(&X.replace("layers 4", "layers 6").replace("32", "48"), "x");
-    let cases: [(&Lock, &Lock, &[&str]); 32] = [
+    let cases: [(&Lock, &Lock, &[&str]); 25] = [
         // Layers of one arm only.
         (&x, &deeper, &["mixer"]),
         // Layers that neither arm has; contents of the selected layers; a fill that is not a Canon layer.
@@ -122,6 +135,17 @@ fn refusals() -> Vec<(String, Refusal)> {
         (&x, &kernel, &["slots.A.kernel"]),
         (&x, &kernel, &["slots.A", "slots.A.kernel"]),
         (&x, &changed("mixer.heads 2"), &["head_dim"]),
+    ];
+    refused(&cases)
+}
+
+fn refusals_of_recipes() -> Vec<(String, Refusal)> {
+    let recipe = |text: &str| Lock::Experiment(experiment_of(text, &small()));
+    let depo = recipe(DEPO);
+    let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
+    let longer = recipe(&DEPO.replace("data = 1", "data = 2").replace("N = 12", "N = 11"));
+    let llama = arch_lock("arch/llama_1B.canon");
+    let mut refusals = refused(&[
         (&depo, &faster, &["learning_rate"]),
         // Sections; one is also the last word of a field.
         (&depo, &faster, &["data"]),
@@ -130,27 +154,19 @@ fn refusals() -> Vec<(String, Refusal)> {
         (&depo, &faster, &["optimizer.weight_decay"]),
         (&depo, &faster, &["optimizer.lr_wd_steps"]),
         (&depo, &llama, &[]),
-    ];
-    let mut found: Vec<(String, Refusal)> = cases
-        .iter()
-        .map(|(a, b, treatment)| {
-            let case = format!("{} {} {treatment:?}", a.name(), b.name());
-            match judge(a, b, treatment) {
-                Err(refusal) => (case, refusal),
-                Ok(verdict) => panic!("{case}: {}", verdict.headline()),
-            }
-        })
-        .collect();
-    found.push(("demo".to_owned(), judge(&demo(), &demo(), &[]).unwrap_err()));
+    ]);
+    refusals.push(("demo".to_owned(), judge(&demo(), &demo(), &[]).unwrap_err()));
     let text = recipe(TEXT);
-    found.push(("text".to_owned(), judge(&text, &text, &["data.epochs"]).unwrap_err()));
-    found
+    refusals.push(("text".to_owned(), judge(&text, &text, &["data.epochs"]).unwrap_err()));
+    refusals
 }
 
 #[test]
 fn each_is_refused_with_a_suggestion() {
     let mut shown = String::new();
-    for (case, Refusal { code, message, help }) in refusals() {
+    for (case, Refusal { code, message, help }) in
+        refusals_of_archs().into_iter().chain(refusals_of_recipes())
+    {
         assert!(!message.ends_with('.') && !help.ends_with('.'), "{message} {help}");
         shown += &format!("{case}\n  [{code}] {message}\n  help: {help}\n");
     }
@@ -161,14 +177,10 @@ fn each_is_refused_with_a_suggestion() {
 fn an_entry_that_names_several_fields_is_several_factors() {
     use lab::verdict::Outcome;
     let edit = "canon A { kernel 3 }  canon C { kernel 3 }";
-    let with = |edit: &str| {
-        let text = format!("{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
-        arch_text_lock(&text, "x")
-    };
-    let verdict = judge(&with("canon A, C"), &with(edit), &["kernel"]).unwrap();
+    let verdict = judge(&changed("canon A, C"), &changed(edit), &["kernel"]).unwrap();
     assert_eq!(verdict.outcome, Outcome::Bundle(2));
     // In some layers only, under one name.
-    let some = with("canon layers[0..2].A");
+    let some = changed("canon layers[0..2].A");
     for entry in ["arch.layers.0..2.slots.A", "arch.layers[0..2].slots.A", "slots.A", "canon"] {
         let verdict = judge(&arch_text_lock(X, "x"), &some, &[entry]).unwrap();
         assert_eq!(verdict.outcome, Outcome::Controlled, "{entry}");

@@ -18,15 +18,15 @@ use support::locks::{DEPO, compiled_text, experiments_of, locked, small};
 fn random_experiments_agree() {
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let (mut left, mut made, mut roles) = (cases(), 0, 0);
+    let (mut left, mut number, mut roles) = (cases(), 0, 0);
     while left > 0 {
         let count = left.min(500);
         let (mut locks, mut pairs) = (BTreeMap::new(), Vec::new());
         while pairs.len() < count {
             let pair = experiments::pair().new_tree(&mut runner).unwrap().current();
-            let names = ["a", "b"].map(|arm| format!("experiment-{made}{arm}"));
-            made += 1;
-            assert!(made < 100 * cases(), "most pairs cannot be built");
+            let names = ["a", "b"].map(|arm| format!("experiment-{number}{arm}"));
+            number += 1;
+            assert!(number < 100 * cases(), "most pairs cannot be built");
             let Some(both) = pair.locks(&names) else { continue };
             for (name, lock) in names.iter().zip(both) {
                 let text = write(&lock);
@@ -104,8 +104,9 @@ fn a_role_behind_a_shared_weight_is_a_confound() {
                 .replace("seq_len", "ids = \"dense\", seq_len")
                 .replace("lr = ", &format!("{optimizer}, lr = "));
             let arch = locked(&compiled_text(&arch(mlp, edits), "x"));
-            let made = experiments_of(&format!("recipes/{name}.toml"), &recipe, &arch).unwrap();
-            let lock = Lock::Experiment(made.into_iter().next().unwrap());
+            let experiments =
+                experiments_of(&format!("recipes/{name}.toml"), &recipe, &arch).unwrap();
+            let lock = Lock::Experiment(experiments.into_iter().next().unwrap());
             let text = write(&lock);
             assert_eq!(write(&read_lock(name, &text).unwrap()), text);
             locks.insert(name.clone(), (lock, text));
@@ -114,11 +115,11 @@ fn a_role_behind_a_shared_weight_is_a_confound() {
         let treatment = treatment.split(' ').filter(|t| !t.is_empty()).map(str::to_owned);
         pairs.push((a, b, treatment.collect()));
     }
-    let (_, why, _) = by_diff(&locks["alone-a"], &locks["alone-b"], &[]);
-    assert_eq!(why, "role of layers.0..2.mlp.c");
+    let (_, reason, _) = by_diff(&locks["alone-a"], &locks["alone-b"], &[]);
+    assert_eq!(reason, "role of layers.0..2.mlp.c");
     let want: Vec<&str> = cases.iter().map(|case| case.5).collect();
-    if let Some(found) = compare("roles", &locks, &pairs) {
-        assert_eq!(found, want);
+    if let Some(outcomes) = compare("roles", &locks, &pairs) {
+        assert_eq!(outcomes, want);
     }
 }
 
@@ -126,8 +127,8 @@ fn a_role_behind_a_shared_weight_is_a_confound() {
 #[test]
 fn a_lock_without_its_list_of_updates_is_read() {
     let recipe = DEPO.replace("lr = ", "frozen = [\":norm\"], lr = ");
-    let made = experiments_of("recipes/x.toml", &recipe, &small()).unwrap();
-    let text = write(&Lock::Experiment(made.into_iter().next().unwrap()));
+    let experiments = experiments_of("recipes/x.toml", &recipe, &small()).unwrap();
+    let text = write(&Lock::Experiment(experiments.into_iter().next().unwrap()));
     let (before, rest) = text.split_once("\n[updates]\n").unwrap();
     let (list, after) = rest.split_once("\n[arch]\n").unwrap();
     assert!(list.starts_with("groups = '''\nlayers.0.pre_mixer frozen\n"), "{list}");

@@ -22,13 +22,13 @@ use tasks::task::{Definition, names_where};
 
 /// Pairs of locks by name, each with a treatment.
 #[derive(Default, serde::Serialize)]
-struct Work {
+struct Batch {
     locks: BTreeMap<String, String>,
     pairs: Vec<(String, String, Vec<String>)>,
 }
 
 #[derive(Debug, PartialEq, Eq, serde::Deserialize)]
-struct Said {
+struct ScriptVerdict {
     outcome: String,
     factors: usize,
     left: Vec<String>,
@@ -40,7 +40,7 @@ pub(super) fn script() -> std::path::PathBuf {
 }
 
 /// Printed with the test, whether it passes or fails.
-fn said(line: &str) {
+fn print_line(line: &str) {
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "{line}");
 }
@@ -82,17 +82,18 @@ fn the_script_and_the_page_say_how_each_task_is_measured() {
 }
 
 /// The script's verdicts; `None` without Python, which is a failure on CI.
-fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
+fn by_script(name: &str, batch: &Batch) -> Option<Vec<ScriptVerdict>> {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => {
-            let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-            said(&format!("\nNOT RUN: {note}"));
+        Err(reason) => {
+            let note =
+                without_python(&reason, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
+            print_line(&format!("\nNOT RUN: {note}"));
             return None;
         }
     };
     let path = scratch!("verdicts").join(format!("{name}.json"));
-    std::fs::write(&path, serde_json::to_string(work).unwrap()).unwrap();
+    std::fs::write(&path, serde_json::to_string(batch).unwrap()).unwrap();
     let out = Command::new(python).arg(script()).arg("--batch").arg(path).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     Some(serde_json::from_slice(&out.stdout).unwrap())
@@ -128,39 +129,39 @@ pub(super) fn compare(
     locks: &BTreeMap<String, (Lock, String)>,
     pairs: &[(String, String, Vec<String>)],
 ) -> Option<Vec<String>> {
-    let mut work = Work::default();
+    let mut batch = Batch::default();
     for (name, (_, text)) in locks {
-        work.locks.insert(name.clone(), text.clone());
+        batch.locks.insert(name.clone(), text.clone());
     }
     for (a, b, treatment) in pairs {
-        work.pairs.push((a.clone(), b.clone(), treatment.clone()));
-        work.pairs.push((b.clone(), a.clone(), treatment.clone()));
+        batch.pairs.push((a.clone(), b.clone(), treatment.clone()));
+        batch.pairs.push((b.clone(), a.clone(), treatment.clone()));
     }
-    let answers = by_script(name, &work)?;
+    let answers = by_script(name, &batch)?;
     let mut verdicts = Vec::new();
-    assert_eq!(answers.len(), work.pairs.len());
-    let (mut found, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
-    for ((a, b, treatment), said) in pairs.iter().zip(answers.chunks(2)) {
-        let shown = |said: &Said| match said.outcome.as_str() {
-            "bundle" => format!("bundle of {}", said.factors),
+    assert_eq!(answers.len(), batch.pairs.len());
+    let (mut outcomes, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    for ((a, b, treatment), both) in pairs.iter().zip(answers.chunks(2)) {
+        let shown = |verdict: &ScriptVerdict| match verdict.outcome.as_str() {
+            "bundle" => format!("bundle of {}", verdict.factors),
             outcome => outcome.to_owned(),
         };
-        let [ours, reversed] = [shown(&said[0]), shown(&said[1])];
-        let (ahead, why, assumed) = by_diff(&locks[a], &locks[b], treatment);
-        let (back, why_back, _) = by_diff(&locks[b], &locks[a], treatment);
-        for said in said {
-            assert_eq!(said.assumed, assumed, "{a} {b} {treatment:?}");
+        let [ours, reversed] = [shown(&both[0]), shown(&both[1])];
+        let (ahead, reason, assumed) = by_diff(&locks[a], &locks[b], treatment);
+        let (back, reason_back, _) = by_diff(&locks[b], &locks[a], treatment);
+        for verdict in both {
+            assert_eq!(verdict.assumed, assumed, "{a} {b} {treatment:?}");
         }
-        *found.entry(ahead.clone()).or_default() += 1;
+        *outcomes.entry(ahead.clone()).or_default() += 1;
         verdicts.push(ours.clone());
-        if [&ours, &reversed, &back].iter().any(|said| **said != ahead) {
+        if [&ours, &reversed, &back].iter().any(|outcome| **outcome != ahead) {
             wrong.push(format!(
-                "{a} {b} {treatment:?}: script {ours} / {reversed} {:?}; diff {ahead} ({why}) / {back} ({why_back})",
-                said[0].left.iter().take(3).collect::<Vec<_>>()
+                "{a} {b} {treatment:?}: script {ours} / {reversed} {:?}; diff {ahead} ({reason}) / {back} ({reason_back})",
+                both[0].left.iter().take(3).collect::<Vec<_>>()
             ));
         }
     }
-    said(&format!("{name}: {} pairs {found:?}", pairs.len()));
+    print_line(&format!("{name}: {} pairs {outcomes:?}", pairs.len()));
     let shown = wrong.iter().take(25).cloned().collect::<Vec<_>>().join("\n");
     if !wrong.is_empty() {
         let folder = scratch!("verdicts");
@@ -221,19 +222,20 @@ fn small(definitions: &str, edits: &str) -> String {
     )
 }
 
-/// Differences that erasure alone misses, and rewritings that are not differences.
-#[test]
-fn differences_behind_an_empty_slot() {
+/// A pair of archs: its name, both texts, the treatment, and the outcome.
+type HiddenPair = (&'static str, String, String, &'static str, &'static str);
+
+/// Fills that differ in a default, and slots that are somewhere else.
+fn hidden_behind_definitions() -> Vec<HiddenPair> {
     let moved = "block decoder(x; mixer, mlp) {\n  x = slot A(x)\n  h = x + mixer(rms_norm pre_mixer (x))\n  \
                  h + mlp(slot C(rms_norm pre_mlp (h)))\n}\n";
-    let canon = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
-    let mine = "mlp mine(x; kernel = 3) {\n  canon filter (x, kernel)\n}\n";
     let edit = |edits: &str| small("", edits);
     let fill = |name: &str, kernel: u8| {
-        let own = format!("mlp {name}(x; kernel = {kernel}) {{\n  canon filter (x, kernel)\n}}\n");
-        small(&own, &format!("fill A with {name}"))
+        let definition =
+            format!("mlp {name}(x; kernel = {kernel}) {{\n  canon filter (x, kernel)\n}}\n");
+        small(&definition, &format!("fill A with {name}"))
     };
-    let cases = [
+    vec![
         // The fills are equal except for the default of a setting.
         ("fill-default", fill("one", 3), fill("two", 4), "slots.A", "confounded"),
         ("fill-renamed", fill("one", 3), fill("two", 3), "slots.A", "refused"),
@@ -265,6 +267,15 @@ fn differences_behind_an_empty_slot() {
             "canon",
             "controlled",
         ),
+    ]
+}
+
+/// Initial values, settings of fills, definitions that share a name with one of std, and layers.
+fn hidden_behind_fills() -> Vec<HiddenPair> {
+    let canon = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
+    let mine = "mlp mine(x; kernel = 3) {\n  canon filter (x, kernel)\n}\n";
+    let edit = |edits: &str| small("", edits);
+    vec![
         ("row", edit("init.canon zeros"), edit("canon A"), "canon", "confounded"),
         ("idle-row", edit("init.bias ones"), edit("canon A"), "canon", "controlled"),
         ("setting", edit("canon A { kernel 3 }"), edit("canon A"), "slots.A", "refused"),
@@ -304,7 +315,13 @@ fn differences_behind_an_empty_slot() {
             "arch.layers.0.slots.A",
             "refused",
         ),
-    ];
+    ]
+}
+
+/// Differences that erasure alone misses, and rewritings that are not differences.
+#[test]
+fn differences_behind_an_empty_slot() {
+    let cases = [hidden_behind_definitions(), hidden_behind_fills()].concat();
     let (mut locks, mut pairs) = (BTreeMap::new(), Vec::new());
     for (name, a, b, treatment, _) in &cases {
         let names = [format!("{name}-a"), format!("{name}-b")];
@@ -318,8 +335,8 @@ fn differences_behind_an_empty_slot() {
         pairs.push((a, b, treatment.collect()));
     }
     let want: Vec<&str> = cases.iter().map(|case| case.4).collect();
-    if let Some(found) = compare("hidden", &locks, &pairs) {
-        assert_eq!(found, want);
+    if let Some(outcomes) = compare("hidden", &locks, &pairs) {
+        assert_eq!(outcomes, want);
     }
 }
 
@@ -491,7 +508,7 @@ for path in sys.argv[2:]:
 fn locks_with_lines_missing_or_moved_are_refused() {
     let Ok(python) = python() else {
         let note = without_python("", in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-        return said(&format!("\nNOT RUN: {note}"));
+        return print_line(&format!("\nNOT RUN: {note}"));
     };
     let locks: Vec<_> = committed("experiment").into_keys().map(|name| root().join(name)).collect();
     let chosen = locks.iter().step_by(locks.len().div_ceil(4));
@@ -509,9 +526,10 @@ fn locks_with_lines_missing_or_moved_are_refused() {
 fn locks_that_do_not_hold_are_refused() {
     let python = match python() {
         Ok(python) => python,
-        Err(why) => {
-            let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-            return said(&format!("\nNOT RUN: {note}"));
+        Err(reason) => {
+            let note =
+                without_python(&reason, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
+            return print_line(&format!("\nNOT RUN: {note}"));
         }
     };
     let run = |a: &Path, treatment: &str| {
@@ -524,8 +542,8 @@ fn locks_that_do_not_hold_are_refused() {
         )
     };
     let base = root().join("lockfiles/llama_tiny.lock");
-    let (code, said) = run(&base, "canon");
-    assert_eq!((code, said.as_str()), (Some(0), "controlled (canon)\n"));
+    let (code, output) = run(&base, "canon");
+    assert_eq!((code, output.as_str()), (Some(0), "controlled (canon)\n"));
     assert_eq!(run(&base, "slots.A").0, Some(1));
     for treatment in [
         "slots.Z",

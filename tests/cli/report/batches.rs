@@ -17,13 +17,13 @@ fn a_comparison_of_runs_that_read_other_batches_is_refused() {
     let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else { panic!("{text}") };
     let (all, root) = (comparison.runs(), dir.path().join("runs"));
     let finished = FinishedRuns::under(&root);
-    let of = |runs: &[&Run]| {
+    let check_data = |runs: &[&Run]| {
         let read = compared::compared(&comparison, runs, &root.join("pair"), &finished).unwrap();
         compared::same_data(runs, &read).map_err(|failure| failure.message.unwrap())
     };
     let runs: Vec<&Run> = all.clone();
-    let why = of(&runs).unwrap_err();
-    assert!(why.contains(&format!("at step {OTHER_DATA}")), "{why}");
+    let message = check_data(&runs).unwrap_err();
+    assert!(message.contains(&format!("at step {OTHER_DATA}")), "{message}");
     let honest: Vec<&Run> = all.iter().copied().filter(|run| run.seed != 1).collect();
-    of(&honest).unwrap();
+    check_data(&honest).unwrap();
 }

@@ -59,12 +59,12 @@ pub(super) fn driven_at(dir: &Path, page: &str, only: &[&str], width: u32) -> Op
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     let Some((_, rest)) = dom.split_once("<pre id=\"driven\">") else {
-        panic!("the driver left nothing: {} bytes of DOM, {said}", dom.len())
+        panic!("the driver left nothing: {} bytes of DOM, {stderr}", dom.len())
     };
-    let told = unbase64(rest.split_once("</pre>").unwrap().0);
-    let saw: Value = serde_json::from_slice(&told).unwrap();
+    let decoded = unbase64(rest.split_once("</pre>").unwrap().0);
+    let saw: Value = serde_json::from_slice(&decoded).unwrap();
     assert_eq!(saw["broken"], Value::Array(Vec::new()), "{:#}", saw["broken"]);
     Some(saw)
 }
@@ -76,9 +76,9 @@ fn base64(bytes: &[u8]) -> String {
     for three in bytes.chunks(3) {
         let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
         let word = word << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let sign = char::from(SIGNS[(word >> (18 - 6 * place) & 63) as usize]);
-            text.push(if place <= three.len() { sign } else { '=' });
+        for index in 0..4 {
+            let sign = char::from(SIGNS[(word >> (18 - 6 * index) & 63) as usize]);
+            text.push(if index <= three.len() { sign } else { '=' });
         }
     }
     text

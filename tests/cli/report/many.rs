@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::super::super::canonc;
 use super::browser::{driven, driven_at};
-use super::{COMPARISON, Made, RECIPE, exits, project, run_all};
+use super::{COMPARISON, Outcome, RECIPE, exits, project, run_all};
 
 /// A comparison of two arms with these seeds, and with replicates of the base.
 fn declared(seeds: &[u64], again: usize, metric: &str) -> String {
@@ -30,9 +30,9 @@ fn declared(seeds: &[u64], again: usize, metric: &str) -> String {
 const NINE: [i64; 9] = [-79, 20, -79, -79, 14, -79, 8, -79, -79];
 const CHOSEN: [usize; 3] = [1, 4, 6];
 
-fn right(role: Role, difference: i64) -> Made {
+fn right(role: Role, difference: i64) -> Outcome {
     let right = 500 + if role == Role::Treatment { difference } else { 0 };
-    Made { right: u64::try_from(right).ok(), diverged: None }
+    Outcome { right: u64::try_from(right).ok(), diverged: None }
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn three_chosen_seeds_of_nine_warn_wherever_they_are_read() {
     let root = dir.path();
     let nine: Vec<u64> = (1..=9).collect();
     let three: Vec<u64> = CHOSEN.iter().map(|at| nine[*at]).collect();
-    let of = |seeds: &[u64]| declared(seeds, 1, "token_accuracy");
-    run_all(root, "nine", &of(&nine), |role, seed| right(role, NINE[seed]));
-    run_all(root, "three", &of(&three), |role, seed| right(role, NINE[CHOSEN[seed]]));
+    let declaration = |seeds: &[u64]| declared(seeds, 1, "token_accuracy");
+    run_all(root, "nine", &declaration(&nine), |role, seed| right(role, NINE[seed]));
+    run_all(root, "three", &declaration(&three), |role, seed| right(role, NINE[CHOSEN[seed]]));
     let left = "Warning: this lock compares 3 of 9 seeds of these arms that finished; it leaves out init 1 data 101, \
                 init 3 data 103, init 4 data 104, init 6 data 106, init 8 data 108, init 9 data 109.";
     let note = "nine.lock compares the same arms with 9 seeds.";
@@ -69,23 +69,23 @@ fn three_chosen_seeds_of_nine_warn_wherever_they_are_read() {
         }
         let ran = canonc(root, &["compare", "lockfiles/three.lock", "--json"]);
         let value: Value = serde_json::from_str(&ran.stdout).unwrap();
-        let one = &value["comparisons"][0];
-        assert_eq!(one["warnings"][0], left);
-        assert_eq!(one["siblings"]["left_out"].as_array().unwrap().len(), 6);
+        let comparison = &value["comparisons"][0];
+        assert_eq!(comparison["warnings"][0], left);
+        assert_eq!(comparison["siblings"]["left_out"].as_array().unwrap().len(), 6);
     }
 }
 
 /// 84 runs of two comparisons; one run diverged.
 fn many(root: &Path) {
     fs::write(root.join("recipes/c.toml"), RECIPE.replace("lr = 0.003", "lr = 0.001")).unwrap();
-    let other = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("#small", "#smallcanon");
-    fs::write(root.join("recipes/d.toml"), other).unwrap();
+    let treated = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("#small", "#smallcanon");
+    fs::write(root.join("recipes/d.toml"), treated).unwrap();
     let seeds: Vec<u64> = (1..=14).collect();
     let first = declared(&seeds, 14, "token_accuracy");
     let second = first.replace("\"a.toml\"", "\"c.toml\"").replace("\"b.toml\"", "\"d.toml\"");
     let noise = |seed: usize| (seed * 7 % 5) as i64 * 4;
     run_all(root, "first", &first, |role, seed| right(role, 60 + noise(seed)));
-    run_all(root, "second", &second, |role, seed| Made {
+    run_all(root, "second", &second, |role, seed| Outcome {
         diverged: (role == Role::Treatment && seed == 3).then_some(25),
         ..right(role, 40 + noise(seed))
     });

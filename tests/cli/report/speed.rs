@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::super::super::canonc;
 use super::browser::{driven, driven_at};
-use super::{RECIPE, SECONDS, TOKENS_PER_STEP, compared, exits, finish, loss, near, project};
+use super::{
+    RECIPE, SECONDS, TOKENS_PER_STEP, assert_near, compared, exits, finish, loss, project,
+};
 
 /// The run of a recipe on text, with made-up losses.
 fn on_text(root: &Path, name: &str, data: &str) {
@@ -87,13 +89,13 @@ fn losses_of_text_are_also_bits_and_per_byte_only_where_the_bytes_are_known() {
     assert!(!page(&["trained"]).contains("bits per byte"));
     let both = page(&["plain", "trained", "--bytes-per-token", "4"]);
     assert!(both.contains(&bits(1.0)) && both.contains(&bits(4.0)));
-    for (runs, why) in [
+    for (runs, message) in [
         (&["plain"][..], "no run is on text with a tokenizer other than `bytes`"),
         (&["trained", "another"], "is of one tokenizer, but the runs have 2"),
     ] {
         let ran = canonc(root, &[&["report"], runs, &["--bytes-per-token", "4"]].concat());
         exits(2, &ran);
-        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+        assert!(ran.stderr.contains(message), "{}", ran.stderr);
     }
 }
 
@@ -125,7 +127,7 @@ fn the_mean_of_each_arm_is_drawn_over_its_runs() {
     let (means, speed) = (&saw["means"]["loss"], &saw["means"]["speed"]);
     for (arm, role) in [("plain", Role::Base), ("treated", Role::Treatment)] {
         let line = &means[format!("mean of 2: {arm}")];
-        near(&line["y"], (loss(role, 0, 60) + loss(role, 1, 60)) / 2.0);
+        assert_near(&line["y"], (loss(role, 0, 60) + loss(role, 1, 60)) / 2.0);
         assert_eq!(line["points"], 60);
     }
     assert_eq!(
@@ -133,7 +135,7 @@ fn the_mean_of_each_arm_is_drawn_over_its_runs() {
         serde_json::json!([7, 5]),
         "two means more than runs, then none"
     );
-    near(&speed["plain #1"]["y"], TOKENS_PER_STEP / SECONDS);
+    assert_near(&speed["plain #1"]["y"], TOKENS_PER_STEP / SECONDS);
     // Runs lie under the means, and hovering still shows runs.
     assert_eq!(
         saw["means"]["faint"],

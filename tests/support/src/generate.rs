@@ -142,7 +142,7 @@ fn group() -> impl Strategy<Value = Group> {
         .prop_map(|(layer, count, share, repeated)| Group { layer, count, share, repeated })
 }
 
-fn own(names: &[String]) -> (String, String) {
+fn definitions(names: &[String]) -> (String, String) {
     let [layer, mixer, mlp, fill, alias] = names else { return Default::default() };
     let mine = format!(
         "block {layer}(x; width = 12, scale = min(3, 7 / 2)) {{
@@ -230,16 +230,16 @@ pub fn random() -> impl Strategy<Value = Random> {
     );
     (names(), init, head, vec(group(), 1..5), 1..=3usize, vec(fill, 0..7)).prop_map(
         |(names, init, head, groups, times, wanted)| {
-            let (mine, import) = own(&names);
-            let one = |g: &Group| {
+            let (mine, import) = definitions(&names);
+            let layers_text = |g: &Group| {
                 let share = if g.share { "share " } else { "" };
                 format!("{} of {share}{}", g.count, g.layer.0)
             };
             let (repeated, plain): (Vec<&Group>, Vec<&Group>) =
                 groups.iter().partition(|g| g.repeated);
-            let mut list: Vec<String> = plain.iter().map(|g| one(g)).collect();
+            let mut list: Vec<String> = plain.iter().map(|g| layers_text(g)).collect();
             if !repeated.is_empty() {
-                let inner: Vec<String> = repeated.iter().map(|g| one(g)).collect();
+                let inner: Vec<String> = repeated.iter().map(|g| layers_text(g)).collect();
                 list.push(format!("{times} of [{}]", inner.join(", ")));
             }
             let base = format!(
@@ -281,14 +281,15 @@ fn fills(
     for g in (0..times).flat_map(|_| repeated) {
         for _ in 0..g.count {
             // If a repeated list contains a shared layer, only an edit of all layers keeps it shared.
-            let here = layers.len();
-            layers.push((g.layer.1, if tied { 0..0 } else { here..here + 1 }));
+            let index = layers.len();
+            layers.push((g.layer.1, if tied { 0..0 } else { index..index + 1 }));
         }
     }
     let mut taken: BTreeSet<(&str, usize)> = BTreeSet::new();
     let mut fills = Vec::new();
-    for (slot, place, with, all) in wanted {
-        let range = if all { 0..layers.len() } else { layers[place.index(layers.len())].1.clone() };
+    for (slot, position, with, all) in wanted {
+        let range =
+            if all { 0..layers.len() } else { layers[position.index(layers.len())].1.clone() };
         let free =
             range.clone().all(|i| layers[i].0.contains(&slot) && !taken.contains(&(slot, i)));
         if range.is_empty() || !free {

@@ -1,5 +1,5 @@
-//! Helpers that tests of several crates share: programs, experiments and locks made of texts and files, changed fields, random architectures, the
-//! reference vectors under `tests/golden`.
+//! Helpers that tests of several crates share: programs, experiments and locks made of texts and files, changed fields,
+//! random architectures, the reference vectors under `tests/golden`.
 
 pub mod archs;
 pub mod cases;

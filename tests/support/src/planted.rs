@@ -34,14 +34,18 @@ pub fn planted() -> Vec<(&'static FieldDef, Planted)> {
         let number = number.unwrap_or_else(|| panic!("no base has {}", def.path));
         let (base, arm) = (&bases[number], &arms[number]);
         let Some(value) =
-            other(def, base.value(def.path)).filter(|_| !DECIDING.contains(&def.path))
+            another_value(def, base.value(def.path)).filter(|_| !DECIDING.contains(&def.path))
         else {
             continue;
         };
         let mut values = Fields::from([(def.path.to_owned(), value)]);
         settle(def, base, &mut values);
-        let changed = |of: &Experiment, name: &str| of.with(name.to_owned(), &values).unwrap();
-        let named = |of: &Experiment, name: &str| of.with(name.to_owned(), &Fields::new()).unwrap();
+        let changed = |experiment: &Experiment, name: &str| {
+            experiment.with(name.to_owned(), &values).unwrap()
+        };
+        let named = |experiment: &Experiment, name: &str| {
+            experiment.with(name.to_owned(), &Fields::new()).unwrap()
+        };
         let both = [changed(base, "run"), changed(arm, "runcanon")];
         all.push((def, Planted { base: named(base, "run"), arm: named(arm, "runcanon"), both }));
     }
@@ -59,7 +63,7 @@ pub fn built(file: &str, arms: [&Experiment; 2]) -> Result<Comparison, NoCompari
 }
 
 /// Another valid value of the field; `None` if there is only one.
-pub fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
+pub fn another_value(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
     let text = |text: &str| FieldValue::text(text);
     let real = |text: &str| FieldValue::Real(Decimal::parse(text).unwrap());
     Some(match (def.kind, value) {
@@ -146,8 +150,8 @@ pub fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let texts = [DEPO, MANO, TEXT, &linear, &wsd, &muon, BREVO, &trained, &buffered];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
-    let other = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
-    let others = OTHERS.iter().map(|data| experiment_of(&other(data), arch));
+    let recipe = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
+    let others = OTHERS.iter().map(|data| experiment_of(&recipe(data), arch));
     known.chain(others).chain([experts_of(&arch.name)]).collect()
 }
 

@@ -78,9 +78,9 @@ pub fn arch(name: &str) -> Compiled {
 }
 
 pub fn compiled_in(program: &Program, file: &str, arch: &str) -> Compiled {
-    let (compiled, found) = program.compile(file, arch);
+    let (compiled, diagnostics) = program.compile(file, arch);
     compiled.unwrap_or_else(|| {
-        let all = [program.diagnostics.as_slice(), &found].concat();
+        let all = [program.diagnostics.as_slice(), &diagnostics].concat();
         panic!("{file}: `{arch}` does not compile\n{}", program.render(&all))
     })
 }
@@ -95,25 +95,29 @@ pub fn compiled(text: &str) -> Compiled {
 }
 
 /// All diagnostics of a text: of the program, and of each of its archs in order.
-pub fn said(program: &Program, file: &str) -> Diagnostics {
+pub fn all_diagnostics(program: &Program, file: &str) -> Diagnostics {
     let mut all = program.diagnostics.clone();
     for arch in program.archs(file) {
-        let (compiled, found) = program.compile(file, &arch);
-        let errors = found.iter().any(dsl::Diagnostic::is_error) || program.has_errors();
+        let (compiled, arch_diagnostics) = program.compile(file, &arch);
+        let errors = arch_diagnostics.iter().any(dsl::Diagnostic::is_error) || program.has_errors();
         assert_eq!(
             compiled.is_none(),
             errors,
             "{file}: `{arch}` fails without an error, or succeeds with one"
         );
         // If the program is sound, `canonc check` reports all errors of each arch.
-        all.extend(if program.has_errors() { program.check(file, &arch).1 } else { found });
+        all.extend(if program.has_errors() {
+            program.check(file, &arch).1
+        } else {
+            arch_diagnostics
+        });
     }
     all
 }
 
 /// The codes of a text's diagnostics.
 pub fn codes(text: &str) -> Vec<&'static str> {
-    said(&program_of(text), TEXT).iter().map(|d| d.code).collect()
+    all_diagnostics(&program_of(text), TEXT).iter().map(|d| d.code).collect()
 }
 
 /// An arch in one text with these layers; everything else is small and ordinary.
