@@ -7,7 +7,7 @@ mod run_cli {
     mod answer;
     mod compare;
     mod diverged;
-    mod doors;
+    mod refusals;
     mod eval;
     mod exported;
     mod folders;
@@ -32,12 +32,14 @@ mod run_cli {
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Cursor};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::rc::Rc;
 
 use compiler::program::{Program, Std};
+use data::text::file;
+use data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use lab::experiment::{Experiment, LockedArch};
 use lab::field::{FieldValue, Fields};
 use lab::lock::{self, ArchLock, Lock};
@@ -114,30 +116,31 @@ fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]) -> Experi
     }
     let mut sources = dsl::Sources::new();
     let file = sources.add("small.toml", &text);
-    let (read, found) = recipe::read(&sources, file);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let (parsed, diagnostics) = recipe::read(&sources, file);
+    let parsed = parsed.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &diagnostics)));
     let compile = |wanted: &recipe::ArchRef| Some(Rc::new(arch_named(wanted.name.as_deref()?)));
-    let (experiments, found) = read.experiments("small", "small.toml", &compile);
-    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+    let (experiments, diagnostics) = parsed.experiments("small", "small.toml", &compile);
+    assert!(diagnostics.is_empty(), "{}", dsl::render(&sources, &diagnostics));
     experiments.into_iter().next().unwrap()
 }
 
 fn arch_named(name: &str) -> LockedArch {
     let program = Program::new([("archs.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
-    let (compiled, found) = program.compile("archs.canon", name);
-    LockedArch::new(&compiled.unwrap_or_else(|| panic!("{}", program.render(&found)))).unwrap()
+    let (compiled, diagnostics) = program.compile("archs.canon", name);
+    let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&diagnostics)));
+    LockedArch::new(&compiled).unwrap()
 }
 
-/// A working folder, with a lock in `lockfiles/`.
+/// A temporary working folder with locks in `lockfiles/`, in which the command runs.
 struct Place {
     root: tempfile::TempDir,
 }
 
 impl Place {
     fn new(experiment: &Experiment) -> Place {
-        let place = Place::empty();
-        place.lock("small", &Lock::Experiment(experiment.clone()));
-        place
+        let workspace = Place::empty();
+        workspace.lock("small", &Lock::Experiment(experiment.clone()));
+        workspace
     }
 
     fn empty() -> Place {
@@ -174,9 +177,9 @@ impl Place {
     /// Checks the exit code; returns the text of both streams.
     fn exits(&self, code: i32, words: &str) -> String {
         let output = self.type_in(words);
-        let said = said(&output);
-        assert_eq!(output.status.code(), Some(code), "{words}\n{said}");
-        said
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words}\n{text}");
+        text
     }
 
     fn start(&self, words: &str) -> (Child, BufReader<std::process::ChildStderr>) {
@@ -223,14 +226,16 @@ impl Place {
     }
 }
 
+/// Standard output, then standard error.
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
 }
 
-fn same(one: &BTreeMap<&str, Vec<u8>>, two: &BTreeMap<&str, Vec<u8>>, why: &str) {
-    let differing: Vec<_> = one.keys().filter(|name| one.get(*name) != two.get(*name)).collect();
-    assert!(differing.is_empty(), "{why}: {differing:?} differ");
+fn same(expected: &BTreeMap<&str, Vec<u8>>, actual: &BTreeMap<&str, Vec<u8>>, context: &str) {
+    let differing: Vec<_> =
+        expected.keys().filter(|name| expected.get(*name) != actual.get(*name)).collect();
+    assert!(differing.is_empty(), "{context}: {differing:?} differ");
 }
 
 fn signal(child: &Child, name: &str) {
@@ -240,80 +245,83 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn a_run_finishes_is_verified_and_is_not_run_again() {
-    let place = Place::new(&experiment("small_canon", DEPO, &[]));
-    let said = place.exits(0, "run --lock");
-    for what in [
+    let workspace = Place::new(&experiment("small_canon", DEPO, &[]));
+    let output = workspace.exits(0, "run --lock");
+    for expected in [
         "small: 6 steps",
         "step 6/6",
         "exact_match",
         "finished: weights",
         "canonc verify runs/small",
     ] {
-        assert!(said.contains(what), "{what}: {said}");
+        assert!(output.contains(expected), "{expected}: {output}");
     }
-    assert!(!said.contains('\r'), "a log has lines");
-    let said = place.exits(0, "verify small");
-    assert!(said.contains("attestation: seal") && !said.contains("BROKEN"), "{said}");
-    let before = place.bits("runs/small", 6);
-    let said = place.exits(0, "run --lock lockfiles/small.lock");
-    assert!(said.contains("already finished: 6 steps"), "{said}");
-    same(&before, &place.bits("runs/small", 6), "already finished");
-    let kernels = place.attestation("runs/small").kernels;
+    assert!(!output.contains('\r'), "a log has lines");
+    let output = workspace.exits(0, "verify small");
+    assert!(output.contains("attestation: seal") && !output.contains("BROKEN"), "{output}");
+    let before = workspace.bits("runs/small", 6);
+    let output = workspace.exits(0, "run --lock lockfiles/small.lock");
+    assert!(output.contains("already finished: 6 steps"), "{output}");
+    same(&before, &workspace.bits("runs/small", 6), "already finished");
+    let kernels = workspace.attestation("runs/small").kernels;
     assert!(kernels["causal_conv"].iter().all(|path| path.contains("fused")), "{kernels:?}");
 }
 
-/// Breaks a run at each point of a family, resumes it, and compares it with an uninterrupted run.
-fn broken_at(family: &dyn Fn(&str) -> bool, counts: &[u64]) {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(0, "run --dir straight");
-    let straight = place.bits("straight", 6);
+/// Breaks a run at each fault point that `family` accepts, resumes it, and compares it with an uninterrupted run.
+fn check_resume_after_faults(family: &dyn Fn(&str) -> bool, counts: &[u64]) {
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(0, "run --dir straight");
+    let straight = workspace.bits("straight", 6);
     let points: Vec<_> = POINTS.into_iter().filter(|(_, name)| family(name)).collect();
     assert!(points.len() >= 4);
     for (point, name) in points {
         for count in counts {
             let run = format!("{name}-{count}");
-            let output = place.type_in(&format!("run --dir {run} --fault {name}:{count}"));
+            let output = workspace.type_in(&format!("run --dir {run} --fault {name}:{count}"));
             if point.fills_disk() {
                 assert_eq!(output.status.code(), Some(3), "{run}: {}", said(&output));
                 assert!(said(&output).contains("disk is full"), "{run}: {}", said(&output));
             } else {
                 assert_eq!(output.status.code(), None, "{run} did not die: {}", said(&output));
             }
-            let said = place.exits(0, &format!("run --dir {run}"));
+            let resumed = workspace.exits(0, &format!("run --dir {run}"));
             assert_eq!(
-                said.contains("incomplete line"),
+                resumed.contains("incomplete line"),
                 ["metrics-torn", "metrics-full"].contains(&name)
             );
-            same(&straight, &place.bits(&run, 6), &format!("{run}: {said}"));
-            place.holds(&run);
+            same(&straight, &workspace.bits(&run, 6), &format!("{run}: {resumed}"));
+            workspace.holds(&run);
         }
     }
 }
 
 #[test]
-fn killed_at_every_point_of_the_log_and_gone_on_with_it_is_the_straight_run() {
-    broken_at(&|name| name.starts_with("metrics"), &[1, 5]);
+fn a_run_killed_at_any_point_of_the_log_resumes_to_the_same_bits() {
+    check_resume_after_faults(&|name| name.starts_with("metrics"), &[1, 5]);
 }
 
 #[test]
-fn killed_at_every_point_of_a_checkpoint_and_gone_on_with_it_is_the_straight_run() {
-    broken_at(&|name| name.starts_with("checkpoint") || name.starts_with("pointer"), &[1, 2]);
+fn a_run_killed_at_any_point_of_a_checkpoint_resumes_to_the_same_bits() {
+    check_resume_after_faults(
+        &|name| name.starts_with("checkpoint") || name.starts_with("pointer"),
+        &[1, 2],
+    );
 }
 
 #[test]
-fn killed_at_any_other_point_and_gone_on_with_it_is_the_straight_run() {
-    let other =
+fn a_run_killed_at_any_other_point_resumes_to_the_same_bits() {
+    let is_other =
         |name: &str| ["folder", "prune", "attest"].iter().any(|word| name.starts_with(word));
-    broken_at(&other, &[1]);
+    check_resume_after_faults(&is_other, &[1]);
     let families = ["metrics", "checkpoint", "pointer", "folder", "prune", "attest"];
     assert!(POINTS.iter().all(|(_, name)| families.iter().any(|family| name.starts_with(family))));
 }
 
 #[test]
-fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
-    let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 12")]));
-    place.exits(0, "run --dir straight");
-    let straight = place.bits("straight", 12);
+fn a_run_killed_at_random_moments_resumes_to_the_same_bits() {
+    let workspace = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 12")]));
+    workspace.exits(0, "run --dir straight");
+    let straight = workspace.bits("straight", 12);
     // Marsaglia's xorshift: interrupts at about the same moments in every run of this test.
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |limit: u64| {
@@ -324,7 +332,7 @@ fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
     };
     for run in ["one", "two", "three", "four", "five"] {
         for _ in 0..2 {
-            let (mut child, mut lines) = place.start(&format!("run --dir {run}"));
+            let (mut child, mut lines) = workspace.start(&format!("run --dir {run}"));
             for _ in 0..below(14) {
                 let mut line = String::new();
                 lines.read_line(&mut line).unwrap();
@@ -336,18 +344,18 @@ fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        let said = place.exits(0, &format!("run --dir {run}"));
-        same(&straight, &place.bits(run, 12), &format!("{run}: {said}"));
-        place.holds(run);
+        let output = workspace.exits(0, &format!("run --dir {run}"));
+        same(&straight, &workspace.bits(run, 12), &format!("{run}: {output}"));
+        workspace.holds(run);
     }
 }
 
 #[test]
 fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
-    let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 300")]));
+    let workspace = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 300")]));
     for name in ["-INT", "-TERM", "-HUP"] {
         let run = format!("run{name}");
-        let (mut child, mut lines) = place.start(&format!("run --dir {run}"));
+        let (mut child, mut lines) = workspace.start(&format!("run --dir {run}"));
         let mut line = String::new();
         while !line.contains("step 2/300") {
             line.clear();
@@ -357,12 +365,16 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
         let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
         assert_eq!(child.wait().unwrap().code(), Some(75), "{rest:?}");
         assert!(rest.last().unwrap().contains("the same command continues from there"), "{rest:?}");
-        let done = place.steps(&run).len() as u64;
-        place.bits(&run, done);
+        let done = workspace.steps(&run).len() as u64;
+        workspace.bits(&run, done);
         // Resume for one more step, and compare with a run that was never killed.
-        place.exits(75, &format!("run --dir {run} --stop-after-step {}", done + 1));
-        place.exits(75, &format!("run --dir straight{name} --stop-after-step {}", done + 1));
-        same(&place.bits(&format!("straight{name}"), done + 1), &place.bits(&run, done + 1), name);
+        workspace.exits(75, &format!("run --dir {run} --stop-after-step {}", done + 1));
+        workspace.exits(75, &format!("run --dir straight{name} --stop-after-step {}", done + 1));
+        same(
+            &workspace.bits(&format!("straight{name}"), done + 1),
+            &workspace.bits(&run, done + 1),
+            name,
+        );
     }
 }
 
@@ -370,8 +382,8 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
 fn a_second_interrupt_ends_at_once() {
     // A single step that takes minutes.
     let long = [("micro_batches = 2", "micro_batches = 100000"), ("steps = 6", "steps = 2")];
-    let place = Place::new(&experiment("small", DEPO, &long));
-    let (mut child, mut lines) = place.start("run");
+    let workspace = Place::new(&experiment("small", DEPO, &long));
+    let (mut child, mut lines) = workspace.start("run");
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert!(line.contains("2 steps"), "{line}");
@@ -382,76 +394,80 @@ fn a_second_interrupt_ends_at_once() {
 }
 
 #[test]
-fn one_writer_at_a_time() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(75, "run --stop-after-step 1");
-    let writer = fs::OpenOptions::new().write(true).open(place.path("runs/small/writer")).unwrap();
+fn a_run_in_use_by_another_process_is_refused() {
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(75, "run --stop-after-step 1");
+    let writer =
+        fs::OpenOptions::new().write(true).open(workspace.path("runs/small/writer")).unwrap();
     writer.lock().unwrap();
-    let said = place.exits(3, "run");
-    assert!(said.contains("is in use by process") && said.contains("--dir"), "{said}");
+    let output = workspace.exits(3, "run");
+    assert!(output.contains("is in use by process") && output.contains("--dir"), "{output}");
     drop(writer);
-    place.exits(0, "run");
+    workspace.exits(0, "run");
 }
 
 #[test]
 fn a_lock_is_found_or_the_list_is_shown() {
-    let place = Place::empty();
-    assert!(place.exits(2, "run").contains("contains no experiment lock"));
+    let workspace = Place::empty();
+    assert!(workspace.exits(2, "run").contains("contains no experiment lock"));
     let small = experiment("small", DEPO, &[]);
-    place.lock("one", &Lock::Experiment(small.clone()));
+    workspace.lock("one", &Lock::Experiment(small.clone()));
     let arch = arch_named("small");
     let arch = ArchLock::new("small", "archs.canon", &arch.compiled).unwrap();
-    place.lock("small", &Lock::Arch(arch));
-    place.exits(75, "run --stop-after-step 1");
-    place.lock("two", &Lock::Experiment(small));
-    let said = place.exits(2, "run");
+    workspace.lock("small", &Lock::Arch(arch));
+    workspace.exits(75, "run --stop-after-step 1");
+    workspace.lock("two", &Lock::Experiment(small));
+    let output = workspace.exits(2, "run");
     for line in ["2 experiment locks", "canonc run --lock lockfiles/one.lock", "lockfiles/two.lock"]
     {
-        assert!(said.contains(line), "{said}");
+        assert!(output.contains(line), "{output}");
     }
-    let said = place.exits(2, "run --lock lockfiles/small.lock");
-    assert!(said.contains("kind arch, but an experiment is needed"), "{said}");
+    let output = workspace.exits(2, "run --lock lockfiles/small.lock");
+    assert!(output.contains("kind arch, but an experiment is needed"), "{output}");
     // The recipes that use it.
     let recipe = include_str!("../recipes/demo_llama.toml");
     assert!(recipe.contains("\"../arch/llama_demo.canon\""), "{recipe}");
     let uses = recipe.replace("../arch/llama_demo.canon", "../archs.canon#small");
-    fs::create_dir(place.path("recipes")).unwrap();
-    fs::write(place.path("recipes/uses.toml"), uses).unwrap();
-    fs::write(place.path("recipes/other.toml"), recipe).unwrap();
-    let said = place.exits(2, "run --lock lockfiles/small.lock");
-    assert!(said.contains("`recipes/uses.toml` trains it") && !said.contains("other"), "{said}");
-    // By its path, by part of a name, by its source.
-    place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
+    fs::create_dir(workspace.path("recipes")).unwrap();
+    fs::write(workspace.path("recipes/uses.toml"), uses).unwrap();
+    fs::write(workspace.path("recipes/other.toml"), recipe).unwrap();
+    let output = workspace.exits(2, "run --lock lockfiles/small.lock");
+    assert!(
+        output.contains("`recipes/uses.toml` trains it") && !output.contains("other"),
+        "{output}"
+    );
+    // By its path, by part of its name, by its source.
+    workspace.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
     for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
-        let said = place.exits(2, &format!("run {name}"));
-        assert!(said.contains("did you mean `lockfiles/one.lock`?"), "{said}");
+        let output = workspace.exits(2, &format!("run {name}"));
+        assert!(output.contains("did you mean `lockfiles/one.lock`?"), "{output}");
     }
-    fs::write(place.path("r.toml"), "arch = \"a.canon\"\n").unwrap();
-    fs::write(place.path("c.toml"), "[arms]\n").unwrap();
-    for (file, then) in [("r", "canonc run --lock"), ("c", "canonc compare")] {
-        let said = place.exits(2, &format!("run --lock {file}.toml"));
+    fs::write(workspace.path("r.toml"), "arch = \"a.canon\"\n").unwrap();
+    fs::write(workspace.path("c.toml"), "[arms]\n").unwrap();
+    for (file, command) in [("r", "canonc run --lock"), ("c", "canonc compare")] {
+        let output = workspace.exits(2, &format!("run --lock {file}.toml"));
         let help = format!(
-            "`canonc build {file}.toml` makes its lock; then `{then} lockfiles/{file}.lock`"
+            "`canonc build {file}.toml` makes its lock; then `{command} lockfiles/{file}.lock`"
         );
-        assert!(said.contains(&help), "{said}");
+        assert!(output.contains(&help), "{output}");
     }
-    let said = place.exits(2, "compare lockfiles/one.lock");
-    assert!(said.contains("canonc run --lock lockfiles/one.lock"), "{said}");
+    let output = workspace.exits(2, "compare lockfiles/one.lock");
+    assert!(output.contains("canonc run --lock lockfiles/one.lock"), "{output}");
     // A run's file identifies its run.
     let weights = "named/checkpoints/step-0000000001/first_moment.safetensors";
-    let said = place.exits(
+    let output = workspace.exits(
         2,
         &format!(
             "generate lockfiles/one.lock --weights {weights} --prompt-tokens 1 --max-tokens 1"
         ),
     );
-    assert!(said.contains("holds the optimiser's moments"), "{said}");
+    assert!(output.contains("holds the optimiser's moments"), "{output}");
 }
 
 #[test]
 fn a_dry_run_says_what_it_takes_and_writes_nothing() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    let output = place.type_in("run --dry-run");
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    let output = workspace.type_in("run --dry-run");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let table = String::from_utf8(output.stdout).unwrap();
     for row in [
@@ -470,43 +486,76 @@ fn a_dry_run_says_what_it_takes_and_writes_nothing() {
         table.lines().any(|line| line.starts_with("tokens") && line.ends_with(" 576")),
         "{table}"
     );
-    assert!(!place.path("runs").exists());
+    assert!(!workspace.path("runs").exists());
 }
 
 #[test]
 fn what_cannot_be_run_is_refused_with_its_code() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
-    let path = place.path("lockfiles/small.lock");
+    let workspace = Place::new(&small);
+    let path = workspace.path("lockfiles/small.lock");
     let text = fs::read_to_string(&path).unwrap();
     let edited = text.replace("lr = 0.01", "lr = 0.02");
     assert_ne!(edited, text);
-    for (content, what) in [
+    for (content, expected) in [
         (edited.as_str(), "small.lock"),
         (&text[..text.len() / 2], "small.lock"),
         (&text.replacen("version = 3", "version = 9", 1), "version 9"),
         ("", "small.lock"),
     ] {
         fs::write(&path, content).unwrap();
-        let said = place.exits(2, "run --lock lockfiles/small.lock");
-        assert!(said.contains(what) && said.contains("help: "), "{said}");
-        assert!(!place.path("runs").exists(), "nothing is left half made");
+        let output = workspace.exits(2, "run --lock lockfiles/small.lock");
+        assert!(output.contains(expected) && output.contains("help: "), "{output}");
+        assert!(!workspace.path("runs").exists(), "nothing is left half made");
         // Another version is not a finding about this lock.
-        place.exits(if what == "version 9" { 2 } else { 1 }, "verify lockfiles/small.lock");
+        workspace.exits(if expected == "version 9" { 2 } else { 1 }, "verify lockfiles/small.lock");
     }
     fs::write(&path, &text).unwrap();
-    place.exits(0, "verify lockfiles/small.lock");
-    assert!(place.exits(2, "run --lock lockfiles/smal.lock").contains("did you mean"));
-    assert!(place.exits(2, "run --fault nowhere").contains("metrics-torn"));
+    workspace.exits(0, "verify lockfiles/small.lock");
+    assert!(workspace.exits(2, "run --lock lockfiles/smal.lock").contains("did you mean"));
+    assert!(workspace.exits(2, "run --fault nowhere").contains("metrics-torn"));
     // No user may write there, not even root.
-    let said = place.exits(3, "run --dir /proc/canonc");
-    assert!(said.contains("/proc/canonc") && said.contains("--dir"), "{said}");
-    let said = place.exits(2, "run --dir lockfiles");
-    assert!(said.contains("is not a run's folder"), "{said}");
+    let output = workspace.exits(3, "run --dir /proc/canonc");
+    assert!(output.contains("/proc/canonc") && output.contains("--dir"), "{output}");
+    let output = workspace.exits(2, "run --dir lockfiles");
+    assert!(output.contains("is not a run's folder"), "{output}");
     if runtime::kernels::cuda_devices() == 0 {
-        let said = place.exits(3, "run --device cuda");
-        assert!(said.contains("this machine cannot") && said.contains("canonc doctor"), "{said}");
+        let output = workspace.exits(3, "run --device cuda");
+        assert!(
+            output.contains("this machine cannot") && output.contains("canonc doctor"),
+            "{output}"
+        );
     }
+}
+
+/// An index of a number of short texts, under the source `small`.
+fn text_index(count: usize) -> TextIndex {
+    let lines: String = (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
+    let source = SourceFiles {
+        name: "small".to_owned(),
+        files: vec![("memory".to_owned(), Cursor::new(lines))],
+    };
+    TextIndex::build(vec![source], OnBadLine::Refuse).unwrap().0
+}
+
+/// Verifies the run `small` without usable documents: its batches are trusted, and other findings are still reported.
+fn check_batches_are_trusted(workspace: &Place, reason: &str) {
+    let output = workspace.exits(0, "verify small");
+    let trusted = output.split("taken on trust: ").nth(1).unwrap();
+    assert!(trusted.contains(&format!("batches (not recomputed: {reason})")), "{output}");
+    // Steps that cannot be trained again do not hide other findings.
+    let output = workspace.exits(3, "verify small --replay");
+    assert!(
+        output.contains("undecided  replay: ") && output.contains("taken on trust: "),
+        "{output}"
+    );
+    let kernels = workspace.path("runs/small/kernels.txt");
+    let written = fs::read_to_string(&kernels).unwrap();
+    fs::write(&kernels, format!("{written}# more\n")).unwrap();
+    let output = workspace.exits(1, "verify small --replay");
+    assert!(output.contains("undecided  replay: "), "{output}");
+    assert!(output.contains("BROKEN     kernels.txt: line"), "{output}");
+    fs::write(&kernels, &written).unwrap();
 }
 
 #[test]
@@ -515,68 +564,40 @@ fn documents_are_found_bound_and_checked() {
     let mut recipe = DEPO.to_owned();
     recipe.replace_range(task, "task = \"text\"\nsource = \"small\"\nheld_out = 0.25\n");
     let open = experiment("small_text", &recipe, &[]);
-    let place = Place::new(&open);
-    let said = place.exits(2, "run --lock lockfiles/small.lock");
-    assert!(said.contains("open") && said.contains("canonc bind"), "{said}");
+    let workspace = Place::new(&open);
+    let output = workspace.exits(2, "run --lock lockfiles/small.lock");
+    assert!(output.contains("open") && output.contains("canonc bind"), "{output}");
 
-    let index = |count: usize| {
-        let lines: String =
-            (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
-        let files = vec![data::text::index::SourceFiles {
-            name: "small".to_owned(),
-            files: vec![("memory".to_owned(), std::io::Cursor::new(lines))],
-        }];
-        let bad = data::text::index::OnBadLine::Refuse;
-        data::text::index::TextIndex::build(files, bad).unwrap().0
-    };
-    let documents = index(40);
+    let documents = text_index(40);
     let digest = FieldValue::text(documents.identity().to_hex().to_string());
     let bound = open.with("small".to_owned(), &Fields::from([("data.digest".to_owned(), digest)]));
-    place.lock("small", &Lock::Experiment(bound.unwrap()));
-    assert!(place.exits(2, "run").contains("data/small.index"));
-    fs::create_dir(place.path("data")).unwrap();
-    data::text::file::save(&index(41), &place.path("data/small.index")).unwrap();
-    let said = place.exits(1, "run");
-    assert!(said.contains("are not those of the lock"), "{said}");
-    data::text::file::save(&documents, &place.path("other.index")).unwrap();
-    place.exits(0, "run --data other.index");
-    let said = place.exits(0, "verify small --data other.index");
-    assert!(said.contains("data of 6 of 6 steps: the same"), "{said}");
+    workspace.lock("small", &Lock::Experiment(bound.unwrap()));
+    assert!(workspace.exits(2, "run").contains("data/small.index"));
+    fs::create_dir(workspace.path("data")).unwrap();
+    file::save(&text_index(41), &workspace.path("data/small.index")).unwrap();
+    let output = workspace.exits(1, "run");
+    assert!(output.contains("are not those of the lock"), "{output}");
+    file::save(&documents, &workspace.path("other.index")).unwrap();
+    workspace.exits(0, "run --data other.index");
+    let output = workspace.exits(0, "verify small --data other.index");
+    assert!(output.contains("data of 6 of 6 steps: the same"), "{output}");
     // Unusable documents give another error than missing ones.
-    let data = place.path("data/small.index");
-    let said = place.exits(1, "verify small --data data/small.index");
-    assert!(said.contains("are not those of the lock"), "{said}");
-    let kernels = place.path("runs/small/kernels.txt");
-    let written = fs::read_to_string(&kernels).unwrap();
-    let not_recomputed = |why: &str| {
-        let said = place.exits(0, "verify small");
-        let trusted = said.split("taken on trust: ").nth(1).unwrap();
-        assert!(trusted.contains(&format!("batches (not recomputed: {why})")), "{said}");
-        // Steps that cannot be trained again do not hide other findings.
-        let said = place.exits(3, "verify small --replay");
-        assert!(
-            said.contains("undecided  replay: ") && said.contains("taken on trust: "),
-            "{said}"
-        );
-        fs::write(&kernels, format!("{written}# more\n")).unwrap();
-        let said = place.exits(1, "verify small --replay");
-        assert!(said.contains("undecided  replay: "), "{said}");
-        assert!(said.contains("BROKEN     kernels.txt: line"), "{said}");
-        fs::write(&kernels, &written).unwrap();
-    };
-    not_recomputed("these are other documents");
+    let data = workspace.path("data/small.index");
+    let output = workspace.exits(1, "verify small --data data/small.index");
+    assert!(output.contains("are not those of the lock"), "{output}");
+    check_batches_are_trusted(&workspace, "these are other documents");
     fs::remove_file(&data).unwrap();
-    not_recomputed("the documents are not available");
-    let mut damaged = fs::read(place.path("other.index")).unwrap();
+    check_batches_are_trusted(&workspace, "the documents are not available");
+    let mut damaged = fs::read(workspace.path("other.index")).unwrap();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&data, damaged).unwrap();
     // A damaged file is a finding, and hides no other.
     for (exit, command) in [(1, "verify small"), (2, "run --dir again")] {
-        let said = place.exits(exit, command);
-        assert!(said.contains("data/small.index is damaged"), "{command}: {said}");
+        let output = workspace.exits(exit, command);
+        assert!(output.contains("data/small.index is damaged"), "{command}: {output}");
     }
-    let said = place.exits(1, "verify small");
-    assert!(said.contains("recomputed lock"), "{said}");
-    assert!(!place.path("again").exists());
+    let output = workspace.exits(1, "verify small");
+    assert!(output.contains("recomputed lock"), "{output}");
+    assert!(!workspace.path("again").exists());
 }

@@ -17,23 +17,23 @@ pub(crate) fn trained() -> (Place, String) {
         DEPO,
         &[(data, MULTIHOP), ("steps = 6", "steps = 2"), ("warmup = 2", "warmup = 0")],
     );
-    let place = Place::new(&small);
-    place.exits(0, "run --lock lockfiles/small.lock");
-    (place, "runs/small/checkpoints/step-0000000002/weights.safetensors".to_owned())
+    let workspace = Place::new(&small);
+    workspace.exits(0, "run --lock lockfiles/small.lock");
+    (workspace, "runs/small/checkpoints/step-0000000002/weights.safetensors".to_owned())
 }
 
 #[test]
 fn each_question_is_answered_as_if_it_were_alone() {
-    let (place, weights) = trained();
-    place.exits(0, "data generate multihop --set N=2 --set k=1 --count 5 --out q.jsonl");
+    let (workspace, weights) = trained();
+    workspace.exits(0, "data generate multihop --set N=2 --set k=1 --count 5 --out q.jsonl");
     let ask = format!(
         "answer lockfiles/small.lock --weights {weights} --questions q.jsonl --max-tokens 4"
     );
-    let output = place.type_in(&format!("{ask} --rows 3"));
-    let said = crate::said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("of 5 (") && said.contains("beginning with the answer"), "{said}");
-    let questions = fs::read_to_string(place.path("q.jsonl")).unwrap();
+    let output = workspace.type_in(&format!("{ask} --rows 3"));
+    let text = crate::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("of 5 (") && text.contains("beginning with the answer"), "{text}");
+    let questions = fs::read_to_string(workspace.path("q.jsonl")).unwrap();
     let answers = String::from_utf8(output.stdout).unwrap();
     assert_eq!(answers.lines().count(), 5);
     for (question, answer) in questions.lines().zip(answers.lines()) {
@@ -43,7 +43,7 @@ fn each_question_is_answered_as_if_it_were_alone() {
         let begins =
             answer["said"].as_str().unwrap().starts_with(answer["answer"].as_str().unwrap());
         assert_eq!(answer["right"], begins);
-        let alone = place
+        let alone = workspace
             .command("generate lockfiles/small.lock --max-tokens 4 --temperature 0 --weights")
             .args([&weights, "--prompt", question["text"].as_str().unwrap()])
             .output()
@@ -61,19 +61,19 @@ fn each_question_is_answered_as_if_it_were_alone() {
             question.to_string()
         })
         .collect();
-    fs::write(place.path("q.jsonl"), known.join("\n")).unwrap();
-    assert!(place.exits(0, &ask).contains("right: 5 of 5 (100.0%)"));
+    fs::write(workspace.path("q.jsonl"), known.join("\n")).unwrap();
+    assert!(workspace.exits(0, &ask).contains("right: 5 of 5 (100.0%)"));
 }
 
 #[test]
-fn what_cannot_be_asked_is_refused() {
-    let (place, weights) = trained();
-    fs::write(place.path("bad.jsonl"), "{\"text\": \"a\", \"answer\": \"b\"}\n{\"text\": 3}\n")
+fn unreadable_questions_and_prompts_are_refused() {
+    let (workspace, weights) = trained();
+    fs::write(workspace.path("bad.jsonl"), "{\"text\": \"a\", \"answer\": \"b\"}\n{\"text\": 3}\n")
         .unwrap();
-    fs::write(place.path("empty.jsonl"), "\n").unwrap();
-    fs::write(place.path("prompts.py"), "X = 3\n").unwrap();
+    fs::write(workspace.path("empty.jsonl"), "\n").unwrap();
+    fs::write(workspace.path("prompts.py"), "X = 3\n").unwrap();
     let ask = format!("answer lockfiles/small.lock --weights {weights} --questions");
-    for (words, what) in [
+    for (words, expected) in [
         (format!("{ask} bad.jsonl"), "bad.jsonl:2: "),
         (format!("{ask} empty.jsonl"), "has no questions"),
         (format!("{ask} none.jsonl"), "none.jsonl"),
@@ -84,73 +84,78 @@ fn what_cannot_be_asked_is_refused() {
             "from 1 to 20",
         ),
     ] {
-        let said = place.exits(2, &words);
-        assert!(said.contains(what), "{words}: {said}");
+        let output = workspace.exits(2, &words);
+        assert!(output.contains(expected), "{words}: {output}");
     }
 }
 
-/// A lock on text with some changed data lines; it hardly trains.
-fn on_text(place: &Place, name: &str, data: &str) -> String {
+/// Writes a lock on text with these further lines of `[data]`; returns its path.
+fn text_lock(workspace: &Place, name: &str, data: &str) -> String {
     let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
     let mut recipe = DEPO.to_owned();
     recipe.replace_range(task, &format!("task = \"text\"\nsource = \"small\"\n{data}"));
-    place.lock(name, &Lock::Experiment(experiment("small_text", &recipe, &[])));
+    workspace.lock(name, &Lock::Experiment(experiment("small_text", &recipe, &[])));
     format!("lockfiles/{name}.lock")
 }
 
 #[test]
 fn prompts_have_the_marks_that_training_has() {
-    let (place, weights) = trained();
-    let with = on_text(&place, "with", "");
-    let without = on_text(&place, "without", "add_bos = false\nadd_eos = false\n");
+    let (workspace, weights) = trained();
+    let with = text_lock(&workspace, "with", "");
+    let without = text_lock(&workspace, "without", "add_bos = false\nadd_eos = false\n");
     let tokens = |lock: &str, prompt: &str| -> Value {
         let line = format!(
             "generate {lock} --weights {weights} --max-tokens 40 --temperature 1 --seed 3 --json {prompt}"
         );
-        let output = place.type_in(&line);
+        let output = workspace.type_in(&line);
         assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["tokens"].clone()
     };
     // With an end mark there may be fewer tokens; up to it they are equal.
-    let begins = |one: &Value, two: &Value| {
-        let (one, two) = (one.as_array().unwrap(), two.as_array().unwrap());
-        !one.is_empty() && two.starts_with(one)
+    let begins = |start: &Value, tokens: &Value| {
+        let (start, tokens) = (start.as_array().unwrap(), tokens.as_array().unwrap());
+        !start.is_empty() && tokens.starts_with(start)
     };
     assert!(begins(&tokens(&with, "--prompt A"), &tokens(&with, "--prompt-tokens 256,65")));
     assert_eq!(tokens(&without, "--prompt A"), tokens(&without, "--prompt-tokens 65"));
     // In multihop an end mark precedes each text, and a bos never occurs.
     let multihop = "lockfiles/small.lock";
     assert!(begins(&tokens(multihop, "--prompt A"), &tokens(multihop, "--prompt-tokens 257,65")));
-    let empty =
-        place.command(&format!("generate {without} --weights {weights} --prompt")).arg("").output();
-    let said = crate::said(&empty.unwrap());
-    assert!(said.contains("the prompt is empty"), "{said}");
+    let empty = workspace
+        .command(&format!("generate {without} --weights {weights} --prompt"))
+        .arg("")
+        .output();
+    let output = crate::said(&empty.unwrap());
+    assert!(output.contains("the prompt is empty"), "{output}");
     // Tokens come from the tokenizer's file if the lock has one; otherwise the file is refused.
-    let trained = on_text(&place, "trained", "tokenizer = \"tiktoken\"\ntokenizer_vocab = 258\n");
-    let said = place.exits(2, &format!("generate {trained} --weights {weights} --prompt A"));
-    assert!(said.contains("--tokenizer-file"), "{said}");
+    let trained =
+        text_lock(&workspace, "trained", "tokenizer = \"tiktoken\"\ntokenizer_vocab = 258\n");
+    let output = workspace.exits(2, &format!("generate {trained} --weights {weights} --prompt A"));
+    assert!(output.contains("--tokenizer-file"), "{output}");
     let golden = format!("{}/tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
     let file = format!("--tokenizer-file {golden}");
-    let said = place.exits(2, &format!("generate {trained} --weights {weights} --prompt A {file}"));
-    assert!(said.contains("data.tokenizer_vocab is 258"), "{said}");
-    let said = place.exits(2, &format!("generate {with} --weights {weights} --prompt A {file}"));
-    assert!(said.contains("the tokens here are bytes"), "{said}");
+    let output =
+        workspace.exits(2, &format!("generate {trained} --weights {weights} --prompt A {file}"));
+    assert!(output.contains("data.tokenizer_vocab is 258"), "{output}");
+    let output =
+        workspace.exits(2, &format!("generate {with} --weights {weights} --prompt A {file}"));
+    assert!(output.contains("the tokens here are bytes"), "{output}");
 }
 
 #[test]
-fn an_answer_that_nothing_could_be_is_flagged() {
-    let (place, weights) = trained();
+fn an_answer_that_no_output_can_match_is_flagged() {
+    let (workspace, weights) = trained();
     fs::write(
-        place.path("q.jsonl"),
+        workspace.path("q.jsonl"),
         "{\"text\": \"a\", \"answer\": \"\"}\n{\"text\": \"b\", \"answer\": \"12345\"}\n{\"text\": \"c\", \"answer\": \"1234\"}\n",
     )
     .unwrap();
     let ask = format!(
         "answer lockfiles/small.lock --weights {weights} --questions q.jsonl --max-tokens 4"
     );
-    let output = place.type_in(&ask);
-    let said = crate::said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let output = workspace.type_in(&ask);
+    let text = crate::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
     let answers: Vec<Value> = String::from_utf8(output.stdout)
         .unwrap()
         .lines()
@@ -163,10 +168,10 @@ fn an_answer_that_nothing_could_be_is_flagged() {
     );
     assert!(answers[2]["right"].is_boolean() && answers[2].get("flag").is_none());
     assert!(
-        said.contains("of 1 (") && said.contains("not judged: 1 answer of the file, empty"),
-        "{said}"
+        text.contains("of 1 (") && text.contains("not judged: 1 answer of the file, empty"),
+        "{text}"
     );
-    fs::write(place.path("q.jsonl"), "{\"text\": \"a\", \"answer\": \" , \"}\n").unwrap();
-    let said = place.exits(0, &format!("{ask} --judge words"));
-    assert!(said.contains("right: 0 of 0 (none was judged)"), "{said}");
+    fs::write(workspace.path("q.jsonl"), "{\"text\": \"a\", \"answer\": \" , \"}\n").unwrap();
+    let output = workspace.exits(0, &format!("{ask} --judge words"));
+    assert!(output.contains("right: 0 of 0 (none was judged)"), "{output}");
 }

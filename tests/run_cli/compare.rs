@@ -1,9 +1,11 @@
 //! `canonc compare` as a process: only complete runs of the right lock give numbers; messages name every arm, point and
 //! platform. The comparisons are built from files, as a person builds them, and train in moments.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::{ARCH, DEPO, Place};
@@ -13,9 +15,9 @@ pub(crate) type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// Recipes `NAME.toml` on archs of one file, each with some lines changed, and a comparison of them.
 pub(crate) fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
-    let place = Place::empty();
+    let workspace = Place::empty();
     let archs = format!("{ARCH}arch small_a = small with {{ canon A }}\n");
-    fs::write(place.path("archs.canon"), archs).unwrap();
+    fs::write(workspace.path("archs.canon"), archs).unwrap();
     let mut text = declared.to_owned();
     text.push_str("[arms]\n");
     for (name, arch, changes) in arms {
@@ -24,11 +26,11 @@ pub(crate) fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
             assert!(recipe.contains(from), "{from}");
             recipe = recipe.replace(from, to);
         }
-        fs::write(place.path(&format!("{name}.toml")), recipe).unwrap();
+        fs::write(workspace.path(&format!("{name}.toml")), recipe).unwrap();
         text.push_str(&format!("{name} = \"{name}.toml\"\n"));
     }
-    fs::write(place.path("both.toml"), text).unwrap();
-    place
+    fs::write(workspace.path("both.toml"), text).unwrap();
+    workspace
 }
 
 pub(crate) const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
@@ -42,8 +44,8 @@ pub(crate) fn two_arms(changes: &[(&str, &str)]) -> Place {
 }
 
 /// The rows and words of standard output, without timings.
-fn table(said: &str) -> Vec<String> {
-    let kept = said.lines().filter(|line| !line.starts_with("step time"));
+fn table(output: &str) -> Vec<String> {
+    let kept = output.lines().filter(|line| !line.starts_with("step time"));
     let measured = |line: &str| {
         let mut words: Vec<&str> = Vec::new();
         for word in line.split_whitespace() {
@@ -58,54 +60,57 @@ fn table(said: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
-    let said = place.exits(2, "run --lock lockfiles/both.lock");
-    assert!(said.contains("`canonc compare lockfiles/both.lock` trains all of its arms"), "{said}");
+fn a_log_that_is_cut_edited_or_of_another_run_gives_no_table() {
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
+    let output = workspace.exits(2, "run --lock lockfiles/both.lock");
+    assert!(
+        output.contains("`canonc compare lockfiles/both.lock` trains all of its arms"),
+        "{output}"
+    );
     let read = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
-    let first = place.type_in(COMPARE);
+    let first = workspace.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted = "plain treated plain replicate paired difference 95% t interval A/A: SE of mean p p, Holm effect measured on \
+    let header = "plain treated plain replicate paired difference 95% t interval A/A: SE of mean p p, Holm effect measured on \
                   SE: seeds and questions";
-    assert!(before.iter().any(|line| line == wanted), "{before:?}");
+    assert!(before.iter().any(|line| line == header), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain replicate 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
 
-    let (one, two) = ("runs/both/both-treated-seed1", "runs/both/both-plain-seed1");
-    let file = |run: &str, name: &str| place.path(&format!("{run}/{name}"));
-    let whole = fs::read_to_string(file(one, "metrics.jsonl")).unwrap();
-    let report = fs::read(place.path("runs/both/report.html")).unwrap();
-    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    let other = fs::read_to_string(file(two, "metrics.jsonl")).unwrap();
-    let run = format!("run --lock runs/both/both-treated-seed1.lock --dir {one}");
-    for (log, what) in [
+    let (treated, plain) = ("runs/both/both-treated-seed1", "runs/both/both-plain-seed1");
+    let file = |run: &str, name: &str| workspace.path(&format!("{run}/{name}"));
+    let log = fs::read_to_string(file(treated, "metrics.jsonl")).unwrap();
+    let report = fs::read(workspace.path("runs/both/report.html")).unwrap();
+    let lines: Vec<&str> = log.split_inclusive('\n').collect();
+    let plain_log = fs::read_to_string(file(plain, "metrics.jsonl")).unwrap();
+    let run = format!("run --lock runs/both/both-treated-seed1.lock --dir {treated}");
+    for (changed, expected) in [
         (lines[..lines.len() - 1].concat(), "it attests 5 metrics lines"),
         (lines[..1].concat(), "it attests 5 metrics lines"),
-        (other, "it attests 5 metrics lines"),
-        (whole.replacen("\"loss\":", "\"loss\":1", 1), "line 2 of"),
+        (plain_log, "it attests 5 metrics lines"),
+        (log.replacen("\"loss\":", "\"loss\":1", 1), "line 2 of"),
     ] {
-        fs::write(file(one, "metrics.jsonl"), log).unwrap();
+        fs::write(file(treated, "metrics.jsonl"), changed).unwrap();
         for command in [COMPARE, run.as_str()] {
-            let output = place.type_in(command);
-            let said = crate::said(&output);
-            assert_eq!(output.status.code(), Some(1), "{command}: {said}");
-            assert!(said.contains(what) && said.contains(one), "{what}: {said}");
-            assert!(said.contains("help: ") && said.contains("move"), "{said}");
-            assert_eq!(read(output), "", "a table of what is not so");
+            let output = workspace.type_in(command);
+            let text = crate::said(&output);
+            assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+            assert!(text.contains(expected) && text.contains(treated), "{expected}: {text}");
+            assert!(text.contains("help: ") && text.contains("move"), "{text}");
+            assert_eq!(read(output), "", "a table of a log that does not verify");
         }
     }
     // Another run's log and attestation are consistent with each other, but not of this lock.
     for name in ["metrics.jsonl", "attestation.toml"] {
-        fs::copy(file(two, name), file(one, name)).unwrap();
+        fs::copy(file(plain, name), file(treated, name)).unwrap();
     }
-    let said = place.exits(1, COMPARE);
-    assert!(said.contains(one), "{said}");
-    assert_eq!(fs::read(place.path("runs/both/report.html")).unwrap(), report);
+    let output = workspace.exits(1, COMPARE);
+    assert!(output.contains(treated), "{output}");
+    assert_eq!(fs::read(workspace.path("runs/both/report.html")).unwrap(), report);
     // Follow the message: after moving the folder away, the run is repeated.
-    fs::rename(place.path(one), place.path("away")).unwrap();
-    let after = place.type_in(COMPARE);
+    fs::rename(workspace.path(treated), workspace.path("away")).unwrap();
+    let after = workspace.type_in(COMPARE);
     assert_eq!(after.status.code(), Some(0), "{}", crate::said(&after));
     assert_eq!(table(&read(after)), before);
 }
@@ -120,11 +125,11 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
         ("first", "small_a", &[SHORT]),
         ("full", "small_canon", &[SHORT]),
     ];
-    let place = comparison(&arms, declared);
-    place.exits(0, "build both.toml");
-    let said = place.exits(0, COMPARE);
+    let workspace = comparison(&arms, declared);
+    workspace.exits(0, "build both.toml");
+    let output = workspace.exits(0, COMPARE);
     // Three steps at a learning rate of a millionth learn nothing: the other point is best for all arms.
-    for what in [
+    for expected in [
         "first (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         "full (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         "eval_loss at every point of the grid\n",
@@ -138,15 +143,15 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
         "\nWarning: the best point of first (optimizer.lr 0.03) has the highest optimizer.lr of the grid",
         "Means over 1 seed;",
     ] {
-        assert!(said.contains(what), "{what}: {said}");
+        assert!(output.contains(expected), "{expected}: {output}");
     }
-    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("optimizer.lr")).collect();
-    assert_eq!(rows.len(), 2, "{said}");
+    let rows: Vec<&str> = output.lines().filter(|line| line.starts_with("optimizer.lr")).collect();
+    assert_eq!(rows.len(), 2, "{output}");
     let stars = rows.iter().map(|row| row.matches('*').count()).collect::<Vec<_>>();
-    assert_eq!(stars, [0, 4], "{said}");
-    let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
-    for what in ["first (optimizer.lr 0.03) against", "full (optimizer.lr 0.03) against"] {
-        assert!(page.contains(&format!("<h3>{what}")), "{what}");
+    assert_eq!(stars, [0, 4], "{output}");
+    let page = fs::read_to_string(workspace.path("runs/both/report.html")).unwrap();
+    for expected in ["first (optimizer.lr 0.03) against", "full (optimizer.lr 0.03) against"] {
+        assert!(page.contains(&format!("<h3>{expected}")), "{expected}");
     }
 }
 
@@ -156,16 +161,17 @@ fn arms_at_their_own_points_are_tuned_and_not_controlled() {
     let declared = "base = \"plain\"\ntreatment = [\"norm_eps\"]\n\
                     [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n\
                     [grid]\n\"optimizer.lr\" = [0.01, 0.5]\n[selection]\nmetric = \"eval_loss\"\n";
-    let place = comparison(&[("plain", "small", &[SHORT]), ("flat", "flat", &[SHORT])], declared);
-    let archs = fs::read_to_string(place.path("archs.canon")).unwrap();
+    let workspace =
+        comparison(&[("plain", "small", &[SHORT]), ("flat", "flat", &[SHORT])], declared);
+    let archs = fs::read_to_string(workspace.path("archs.canon")).unwrap();
     let archs = format!("{archs}arch flat = small with {{ norm_eps 10000 }}\n");
-    fs::write(place.path("archs.canon"), archs).unwrap();
-    let said = place.exits(0, "build both.toml");
-    assert!(said.contains("flat against plain: controlled for norm_eps"), "{said}");
-    let said = place.exits(0, COMPARE);
+    fs::write(workspace.path("archs.canon"), archs).unwrap();
+    let output = workspace.exits(0, "build both.toml");
+    assert!(output.contains("flat against plain: controlled for norm_eps"), "{output}");
+    let output = workspace.exits(0, COMPARE);
     let title = "flat (optimizer.lr 0.5) against plain (optimizer.lr 0.01)";
-    assert!(said.contains(&format!("{title}: tuned")), "{said}");
-    let output = place.type_in(&format!("{COMPARE} --json"));
+    assert!(output.contains(&format!("{title}: tuned")), "{output}");
+    let output = workspace.type_in(&format!("{COMPARE} --json"));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let pair = &value["comparisons"][0]["pairs"][0];
     assert_eq!(pair["title"], title);
@@ -176,27 +182,27 @@ fn arms_at_their_own_points_are_tuned_and_not_controlled() {
     // The verdict of their locks is the same.
     let at = |run: &str| format!("runs/both/both-{run}-seed1");
     let diff = format!("diff {} {} --treatment norm_eps", at("plain-lr0.01"), at("flat-lr0.5"));
-    place.exits(1, &diff);
+    workspace.exits(1, &diff);
 }
 
 #[test]
 fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
-    let place = two_arms(&[SHORT, ("threads = 1", "threads = 1\nfuse = false")]);
-    let said = place.exits(0, "build both.toml");
+    let workspace = two_arms(&[SHORT, ("threads = 1", "threads = 1\nfuse = false")]);
+    let output = workspace.exits(0, "build both.toml");
     let differs = "platform: platform.fuse true → false";
-    assert!(said.contains(differs), "{said}");
-    let said = place.exits(0, COMPARE);
-    assert!(said.contains(differs), "{said}");
-    let row = said.lines().find(|line| line.starts_with("step time")).unwrap();
+    assert!(output.contains(differs), "{output}");
+    let output = workspace.exits(0, COMPARE);
+    assert!(output.contains(differs), "{output}");
+    let row = output.lines().find(|line| line.starts_with("step time")).unwrap();
     let row: Vec<&str> = row.split_whitespace().collect();
     // Three means in milliseconds, no ratio, no interval; one replicate does not show how steady the machine is.
-    assert_eq!(row[8..10], ["–", "–"], "{said}");
-    assert_eq!(row[10..15].join(" "), "unknown: 1 of 3 repetitions", "{said}");
+    assert_eq!(row[8..10], ["–", "–"], "{output}");
+    assert_eq!(row[10..15].join(" "), "unknown: 1 of 3 repetitions", "{output}");
     assert!(
-        said.contains("are compared only between runs on the same platform and machine"),
-        "{said}"
+        output.contains("are compared only between runs on the same platform and machine"),
+        "{output}"
     );
-    let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
+    let page = fs::read_to_string(workspace.path("runs/both/report.html")).unwrap();
     assert!(page.contains("platform.fuse true → false"));
 }
 
@@ -205,13 +211,13 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
     let long = [("steps = 6", "steps = 3000")];
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n";
     let arms: [Arm<'_>; 2] = [("plain", "small", &long), ("treated", "small_canon", &long)];
-    let place = comparison(&arms, declared);
-    place.exits(0, "build both.toml");
+    let workspace = comparison(&arms, declared);
+    workspace.exits(0, "build both.toml");
     let both = ["runs/both/both-plain-seed1", "runs/both/both-treated-seed1"];
     let mut done = 0;
     // A signal to this process alone, as from `kill`; and to both, as from a terminal or a job scheduler.
     for to_both in [false, true] {
-        let mut command = place.command(COMPARE);
+        let mut command = workspace.command(COMPARE);
         command.stderr(Stdio::piped()).stdout(Stdio::null()).process_group(0);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap());
@@ -227,59 +233,71 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
         assert_eq!(child.wait().unwrap().code(), Some(75), "{whom}: {rest:?}");
         assert!(rest.iter().any(|line| line.contains("with a checkpoint")), "{rest:?}");
         // The lock's id determines which of them runs first; the other has not begun.
-        let begun: Vec<&str> = both.into_iter().filter(|run| place.path(run).exists()).collect();
+        let begun: Vec<&str> =
+            both.into_iter().filter(|run| workspace.path(run).exists()).collect();
         let [run] = begun[..] else { panic!("{begun:?}") };
-        let steps = place.steps(run).len() as u64;
+        let steps = workspace.steps(run).len() as u64;
         assert!(steps > done && steps < 3000, "{steps}");
-        place.bits(run, steps);
+        workspace.bits(run, steps);
         done = steps;
     }
 }
 
 #[test]
 fn two_runs_at_a_time_give_the_same_table() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
     let read = |words: &str| {
-        let output = place.type_in(words);
+        let output = workspace.type_in(words);
         assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
         (table(&String::from_utf8_lossy(&output.stdout)), crate::said(&output))
     };
-    let (one, _) = read(COMPARE);
-    fs::rename(place.path("runs"), place.path("before")).unwrap();
-    let (two, said) = read(&format!("{COMPARE} --jobs 2"));
+    let (sequential, _) = read(COMPARE);
+    fs::rename(workspace.path("runs"), workspace.path("before")).unwrap();
+    let (concurrent, output) = read(&format!("{COMPARE} --jobs 2"));
     // Equal except for timings, which concurrent runs do not have.
     let timed = [
         " (of step times the geometric mean of treatment over base)",
         " A ratio of times has an interval (on the log scale) only if the base against itself stays within ×1.05.",
     ];
     for sentence in timed {
-        assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
+        assert!(
+            sequential.last().unwrap().contains(sentence) && !output.contains(sentence),
+            "{output}"
+        );
     }
-    assert!(!said.contains("step time") && said.contains("peak memory"), "{said}");
-    let without =
-        |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
-    let one: Vec<String> = one.iter().map(without).collect();
-    assert_eq!(one, two);
+    assert!(!output.contains("step time") && output.contains("peak memory"), "{output}");
+    let without_times = |line: &String| {
+        timed.iter().fold(line.clone(), |line, sentence| line.replace(sentence, ""))
+    };
+    let sequential: Vec<String> = sequential.iter().map(without_times).collect();
+    assert_eq!(sequential, concurrent);
     // Each line names its run.
     for name in ["both-plain-seed1", "both-treated-seed2"] {
-        assert!(said.contains(&format!("{name}: finished: ")), "{said}");
+        assert!(output.contains(&format!("{name}: finished: ")), "{output}");
     }
-    assert!(place.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
+    assert!(workspace.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
+}
+
+/// The mean of three differences, and half of its 95% t interval.
+fn t_interval_of_three(differences: &[f64]) -> (f64, f64) {
+    let mean = differences.iter().sum::<f64>() / 3.0;
+    let squares: f64 = differences.iter().map(|d| (d - mean) * (d - mean)).sum();
+    (mean, 4.302_652_73 * (squares / 2.0 / 3.0).sqrt())
 }
 
 /// Three seeds at two points, matched: the document has the tables' numbers, and standard output has nothing else.
 #[test]
-fn the_document_has_every_number_and_stands_alone() {
+fn the_json_document_has_the_numbers_of_the_tables() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
                     [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n[replicate]\ninit = [4]\ndata = [4]\n\
                     [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[match]\non = \"parameters\"\nwithin = 0.5\n";
     let arms: [Arm<'_>; 2] = [("plain", "small", &[SHORT]), ("treated", "small_canon", &[SHORT])];
-    let place = comparison(&arms, declared);
-    let built = place.exits(0, "build both.toml");
+    let workspace = comparison(&arms, declared);
+    let built = workspace.exits(0, "build both.toml");
     assert!(built.contains("matched on parameters within 0.5: "), "{built}");
-    let text = place.exits(0, COMPARE);
-    for what in [
+    let text = workspace.exits(0, COMPARE);
+    for expected in [
         "treated against plain: controlled for canon; matched on parameters within 0.5: ",
         "design: treated against plain: ",
         "95% t interval (covers 95% at n = 3, 88% if skewed)",
@@ -289,75 +307,75 @@ fn the_document_has_every_number_and_stands_alone() {
         "size, cost and tuning of each arm",
         "Warning: [match] allows treated 0.5 of the base's parameters",
     ] {
-        assert!(text.contains(what), "{what}: {text}");
+        assert!(text.contains(expected), "{expected}: {text}");
     }
-    let output = place.type_in(&format!("{COMPARE} --json"));
+    let output = workspace.type_in(&format!("{COMPARE} --json"));
     assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&value["schema"], &value["controlled"]),
         (&"canonc.compare.v2".into(), &true.into())
     );
-    let one = &value["comparisons"][0];
-    assert_eq!((&one["name"], &one["selection"]["points"]), (&"both".into(), &2.into()));
-    let treated = &one["arms"][1];
+    let comparison = &value["comparisons"][0];
+    assert_eq!(
+        (&comparison["name"], &comparison["selection"]["points"]),
+        (&"both".into(), &2.into())
+    );
+    let treated = &comparison["arms"][1];
     assert_eq!(
         (&treated["matched"]["on"], &treated["best_point"]),
         (&"parameters".into(), &1.into())
     );
-    let each = one["paired_at_each_point"].as_array().unwrap();
+    let each = comparison["paired_at_each_point"].as_array().unwrap();
     assert_eq!(each.len(), 2);
     for pair in each {
         let row = &pair["rows"][0];
         let paired: Vec<f64> =
             row["paired"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
         let [low, high] = [f64::min, f64::max].map(|pick| paired.iter().copied().reduce(pick));
-        let end = |of: &str, name: &str| row[of][name].as_f64();
+        let end = |method: &str, name: &str| row[method][name].as_f64();
         let bootstrap = (end("bootstrap", "low"), end("bootstrap", "high"));
-        assert_eq!(bootstrap, (low, high), "at three seeds the ends are those");
-        // Student's t for three seeds, by hand.
-        let mean = paired.iter().sum::<f64>() / 3.0;
-        let squares: f64 = paired.iter().map(|d| (d - mean) * (d - mean)).sum();
-        let half = 4.302_652_73 * (squares / 2.0 / 3.0).sqrt();
+        assert_eq!(bootstrap, (low, high), "at three seeds its ends are the extremes");
+        let (mean, half) = t_interval_of_three(&paired);
         let [low, high] = [mean - half, mean + half];
-        for (found, wanted) in [("low", low), ("high", high)] {
-            let found = end("interval", found).unwrap();
-            assert!((found - wanted).abs() <= 1e-6 * half, "{found}, not {wanted}");
+        for (name, expected) in [("low", low), ("high", high)] {
+            let actual = end("interval", name).unwrap();
+            assert!((actual - expected).abs() <= 1e-6 * half, "{actual}, not {expected}");
         }
         let shown = format!("{low:+.4} … {high:+.4} nats");
         assert!(text.contains(&shown), "{shown}: {text}");
     }
-    assert_eq!(one["lock"].as_str().map(str::len), Some(64));
+    assert_eq!(comparison["lock"].as_str().map(str::len), Some(64));
 }
 
 #[test]
-fn what_is_refused_has_written_nothing() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
-    place.exits(0, COMPARE);
-    let files = |root: &std::path::Path| {
-        let mut found = std::collections::BTreeMap::new();
+fn a_comparison_over_the_runs_of_another_writes_nothing() {
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
+    workspace.exits(0, COMPARE);
+    let files = |root: &Path| {
+        let mut contents = BTreeMap::new();
         let mut folders = vec![root.to_owned()];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).unwrap() {
                 let path = entry.unwrap().path();
                 match path.is_dir() {
                     true => folders.push(path),
-                    false => drop(found.insert(path.clone(), fs::read(path).unwrap())),
+                    false => drop(contents.insert(path.clone(), fs::read(path).unwrap())),
                 }
             }
         }
-        found
+        contents
     };
     // The same comparison with another training: runs of the first one occupy its folders.
     for name in ["plain.toml", "treated.toml"] {
-        let text = fs::read_to_string(place.path(name)).unwrap();
+        let text = fs::read_to_string(workspace.path(name)).unwrap();
         assert!(text.contains("steps = 3"));
-        fs::write(place.path(name), text.replace("steps = 3", "steps = 4")).unwrap();
+        fs::write(workspace.path(name), text.replace("steps = 3", "steps = 4")).unwrap();
     }
-    place.exits(0, "build both.toml");
-    let before = files(&place.path("runs"));
-    let said = place.exits(2, COMPARE);
-    assert!(said.contains("contains a run of another lock"), "{said}");
-    assert!(files(&place.path("runs")) == before, "something was written");
+    workspace.exits(0, "build both.toml");
+    let before = files(&workspace.path("runs"));
+    let output = workspace.exits(2, COMPARE);
+    assert!(output.contains("contains a run of another lock"), "{output}");
+    assert!(files(&workspace.path("runs")) == before, "something was written");
 }

@@ -14,26 +14,26 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
                     [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"eval_loss\"\n";
     let quick: [(&str, &str); 2] = [SHORT, ("warmup = 2", "warmup = 0")];
     let arms: [Arm<'_>; 2] = [("plain", "small", &quick), ("treated", "small_canon", &quick)];
-    let place = comparison(&arms, declared);
-    place.exits(0, "build both.toml");
+    let workspace = comparison(&arms, declared);
+    workspace.exits(0, "build both.toml");
     for _ in 0..2 {
-        let said = place.exits(0, "compare lockfiles/both.lock");
-        for what in [
+        let output = workspace.exits(0, "compare lockfiles/both.lock");
+        for expected in [
             "diverged at step 2; the other runs continue",
             "2 of 2 diverged",
             "Warning: 2 of 2 runs of treated (optimizer.lr 1e9) diverged (seed 1 at step 2, seed 2 at step 2)",
             "treated (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         ] {
-            assert!(said.contains(what), "{what}: {said}");
+            assert!(output.contains(expected), "{expected}: {output}");
         }
-        let tables = place.type_in("compare lockfiles/both.lock").stdout;
-        assert!(!String::from_utf8_lossy(&tables).contains("NaN"), "{said}");
-        assert!(place.path("runs/both/report.html").is_file());
+        let tables = workspace.type_in("compare lockfiles/both.lock").stdout;
+        assert!(!String::from_utf8_lossy(&tables).contains("NaN"), "{output}");
+        assert!(workspace.path("runs/both/report.html").is_file());
     }
-    let said = place.exits(0, "report lockfiles/both.lock --out page.html");
-    assert!(!said.contains("left out"), "{said}");
-    let output = place.type_in("compare lockfiles/both.lock --json");
-    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let output = workspace.exits(0, "report lockfiles/both.lock --out page.html");
+    assert!(!output.contains("left out"), "{output}");
+    let json = workspace.type_in("compare lockfiles/both.lock --json");
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let warned = value["comparisons"][0]["warnings"].to_string();
     assert!(warned.contains("2 of 2 runs of plain"), "{warned}");
 }
@@ -44,61 +44,64 @@ fn a_damaged_run_that_diverged_stops_the_comparison() {
     let arms: [Arm<'_>; 2] = [("plain", "small", &UNSTABLE), ("treated", "small_canon", &UNSTABLE)];
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
                     [replicate]\ninit = [3]\ndata = [3]\n";
-    let place = comparison(&arms, declared);
-    place.exits(0, "build both.toml");
-    assert!(place.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
-    let runs = fs::read_dir(place.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
+    let workspace = comparison(&arms, declared);
+    workspace.exits(0, "build both.toml");
+    assert!(workspace.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
+    let runs =
+        fs::read_dir(workspace.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
     let run = runs.filter(|path| path.join("attestation.toml").is_file()).min().unwrap();
     let saved = fs::read_dir(run.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path());
     let weights = saved.map(|path| path.join("weights.safetensors")).find(|path| path.is_file());
     fs::write(weights.unwrap(), "text").unwrap();
-    let said = place.exits(1, "compare lockfiles/both.lock");
-    assert!(said.contains("weights.safetensors"), "{said}");
+    let output = workspace.exits(1, "compare lockfiles/both.lock");
+    assert!(output.contains("weights.safetensors"), "{output}");
 }
 
 #[test]
-fn a_run_that_diverged_is_attested_verified_reproduced_and_not_given_away() {
-    let place = Place::new(&experiment("small", DEPO, &UNSTABLE));
+fn a_run_that_diverged_is_attested_verified_and_reproduced_but_not_exported() {
+    let workspace = Place::new(&experiment("small", DEPO, &UNSTABLE));
     for _ in 0..2 {
-        let said = place.exits(1, "run lockfiles/small.lock");
-        assert!(said.contains("error: training diverged: step 2 has loss 2.77"), "{said}");
-        assert!(said.contains("attested as diverged at step 2"), "{said}");
+        let output = workspace.exits(1, "run lockfiles/small.lock");
+        assert!(output.contains("error: training diverged: step 2 has loss 2.77"), "{output}");
+        assert!(output.contains("attested as diverged at step 2"), "{output}");
     }
-    assert_eq!(place.attestation("runs/small").diverged, Some(2));
-    let said = place.exits(0, "verify small");
-    assert!(said.contains("to step 2 of 6, where training diverged"), "{said}");
-    place.exits(0, "reproduce small");
-    place.exits(0, "reproduce small --out again");
-    assert!(place.exits(1, "export runs/small --to hf --out hf").contains("diverged at step 2"));
-    assert!(!place.path("hf").exists());
+    assert_eq!(workspace.attestation("runs/small").diverged, Some(2));
+    let output = workspace.exits(0, "verify small");
+    assert!(output.contains("to step 2 of 6, where training diverged"), "{output}");
+    workspace.exits(0, "reproduce small");
+    workspace.exits(0, "reproduce small --out again");
+    assert!(
+        workspace.exits(1, "export runs/small --to hf --out hf").contains("diverged at step 2")
+    );
+    assert!(!workspace.path("hf").exists());
 }
 
 #[test]
 fn locks_that_are_run_one_after_another_do_not_wait_for_one_that_diverges() {
-    let place = Place::new(&experiment("small", DEPO, &UNSTABLE));
+    let workspace = Place::new(&experiment("small", DEPO, &UNSTABLE));
     let mut other = experiment("small_canon", DEPO, &[]);
     other.name = "other".to_owned();
-    place.lock("other", &lab::lock::Lock::Experiment(other));
-    let said = place.exits(1, "run lockfiles/small.lock lockfiles/other.lock");
-    assert!(said.contains("training diverged") && said.contains("step 6/6"), "{said}");
-    assert_eq!(place.attestation("runs/other").diverged, None);
+    workspace.lock("other", &lab::lock::Lock::Experiment(other));
+    let output = workspace.exits(1, "run lockfiles/small.lock lockfiles/other.lock");
+    assert!(output.contains("training diverged") && output.contains("step 6/6"), "{output}");
+    assert_eq!(workspace.attestation("runs/other").diverged, None);
 }
 
 /// Every reader of a run refuses an attestation that contradicts the log.
 #[test]
 fn a_divergence_that_the_log_does_not_show_is_a_finding() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(0, "run lockfiles/small.lock");
-    let mut attestation = place.attestation("runs/small");
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(0, "run lockfiles/small.lock");
+    let mut attestation = workspace.attestation("runs/small");
     attestation.diverged = Some(6);
-    let path = place.path("runs/small/attestation.toml");
+    let path = workspace.path("runs/small/attestation.toml");
     let none = records::fault::Faults::none();
     attestation.write(&path, records::attest::Circumstances::default(), &none).unwrap();
-    let what = "it attests that training diverged at step 6, but every loss";
+    let expected = "it attests that training diverged at step 6, but every loss";
     for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"]
     {
-        let said = place.exits(1, command);
-        assert!(said.contains(what), "{command}: {said}");
+        let output = workspace.exits(1, command);
+        assert!(output.contains(expected), "{command}: {output}");
     }
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains("\nsteps = 6\ndiverged = 6\ncounted = "), "{text}");

@@ -17,44 +17,45 @@ const OPEN: &[(&str, &str)] = &[
     ("windows = 2", "windows = 2\nmetrics = [\"eval_loss\"]"),
 ];
 
-/// A place with a lock of an arch with Gated DeltaNet, and weights for it.
-fn place(changes: &[(&str, &str)], arch: &str) -> Place {
-    let place = Place::new(&experiment(arch, DEPO, changes));
+/// A workspace with a lock of the arch, weights for it, and four tokens.
+fn with_weights(changes: &[(&str, &str)], arch: &str) -> Place {
+    let workspace = Place::new(&experiment(arch, DEPO, changes));
     let compiled = arch_named(arch).compiled;
-    Weights::init(&compiled.graph, 3).unwrap().save(&place.path("w.safetensors")).unwrap();
+    Weights::init(&compiled.graph, 3).unwrap().save(&workspace.path("w.safetensors")).unwrap();
     let tokens = Tensor::from_slice(&[1i64, 5, 2, 7]).reshape([1, 4]);
-    file::write(&place.path("t.safetensors"), &[("tokens", &tokens)], None).unwrap();
-    place
+    file::write(&workspace.path("t.safetensors"), &[("tokens", &tokens)], None).unwrap();
+    workspace
 }
 
-fn read(place: &Place, name: &str) -> String {
-    fs::read_to_string(place.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn read(workspace: &Place, name: &str) -> String {
+    fs::read_to_string(workspace.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[test]
 fn a_module_is_written_with_and_without_weights_and_read_back() {
-    let place = place(&[], "small_gdn");
-    let said = place.exits(0, "export lockfiles/small.lock --to torch --out plain");
-    assert_eq!(said, "plain/model.py\n");
-    let text = read(&place, "plain/model.py");
+    let workspace = with_weights(&[], "small_gdn");
+    let output = workspace.exits(0, "export lockfiles/small.lock --to torch --out plain");
+    assert_eq!(output, "plain/model.py\n");
+    let text = read(&workspace, "plain/model.py");
     for part in ["class Model(Parameters)", "def delta_scan(", "def loss(", "# [batch, time, 16]"] {
         assert!(text.contains(part), "{part}");
     }
     assert!(!text.contains("def gla_scan(") && !text.contains("transformers"), "only what is used");
-    place.exits(0, "export lockfiles/small.lock --weights w.safetensors --to torch --out t");
-    place.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
-    place
+    workspace.exits(0, "export lockfiles/small.lock --weights w.safetensors --to torch --out t");
+    workspace.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
+    workspace
         .exits(0, "export lockfiles/small.lock --weights w.safetensors --to release --out release");
-    assert_eq!(text, read(&place, "t/model.py"));
-    assert!(read(&place, "hf/modeling_canonc.py").starts_with(&text));
-    let config: serde_json::Value = serde_json::from_str(&read(&place, "hf/config.json")).unwrap();
+    assert_eq!(text, read(&workspace, "t/model.py"));
+    assert!(read(&workspace, "hf/modeling_canonc.py").starts_with(&text));
+    let config: serde_json::Value =
+        serde_json::from_str(&read(&workspace, "hf/config.json")).unwrap();
     assert_eq!(config["auto_map"]["AutoModelForCausalLM"], "modeling_canonc.CanoncForCausalLM");
     let logits = |weights: &str, arch: &str| {
         let forward = format!(
             "forward {arch} --weights {weights} --tokens t.safetensors --out o.safetensors"
         );
-        place.exits(0, &forward);
-        fs::read(place.path("o.safetensors")).unwrap()
+        workspace.exits(0, &forward);
+        fs::read(workspace.path("o.safetensors")).unwrap()
     };
     let ours = logits("w.safetensors", "lockfiles/small.lock");
     for weights in ["t", "t/model.safetensors", "hf", "hf/model.safetensors"] {
@@ -63,63 +64,66 @@ fn a_module_is_written_with_and_without_weights_and_read_back() {
     // The folder's own text is the arch.
     assert!(ours == logits("hf", "hf/arch.canon"));
     // Import gives back an arch from a stock or a published class; for this folder it says where the arch is.
-    let said = place.exits(2, "import hf --out back");
-    assert!(said.contains("canonc") && !place.path("back").exists(), "{said}");
+    let output = workspace.exits(2, "import hf --out back");
+    assert!(output.contains("canonc") && !workspace.path("back").exists(), "{output}");
 }
 
 #[test]
 fn weights_of_another_arch_are_refused_by_parameter() {
-    let place = place(&[], "small_gdn");
-    place.exits(0, "export lockfiles/small.lock --weights w.safetensors --to torch --out t");
-    place.lock("other", &lab::lock::Lock::Experiment(experiment("small", DEPO, &[])));
+    let workspace = with_weights(&[], "small_gdn");
+    workspace.exits(0, "export lockfiles/small.lock --weights w.safetensors --to torch --out t");
+    workspace.lock("other", &lab::lock::Lock::Experiment(experiment("small", DEPO, &[])));
     let words =
         "forward lockfiles/other.lock --weights t --tokens t.safetensors --out o.safetensors";
-    let said = place.exits(2, words);
+    let output = workspace.exits(2, words);
     assert!(
-        said.contains("layers.0.mixer.A_log") && !place.path("o.safetensors").exists(),
-        "{said}"
+        output.contains("layers.0.mixer.A_log") && !workspace.path("o.safetensors").exists(),
+        "{output}"
     );
     for to in ["torch", "hf"] {
-        let said =
-            place.exits(2, &format!("export lockfiles/other.lock --weights t --to {to} --out no"));
-        assert!(said.contains("layers.0.mixer.A_log") && !place.path("no").exists(), "{said}");
+        let output = workspace
+            .exits(2, &format!("export lockfiles/other.lock --weights t --to {to} --out no"));
+        assert!(
+            output.contains("layers.0.mixer.A_log") && !workspace.path("no").exists(),
+            "{output}"
+        );
     }
-    let said = place.exits(2, "export lockfiles/other.lock --to hf --out no");
-    assert!(said.contains("needs weights") && !place.path("no").exists(), "{said}");
+    let output = workspace.exits(2, "export lockfiles/other.lock --to hf --out no");
+    assert!(output.contains("needs weights") && !workspace.path("no").exists(), "{output}");
 }
 
 #[test]
-fn a_lock_on_bytes_brings_its_tokenizer_and_others_say_why_not() {
-    let place = place(OPEN, "small_text");
-    place.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
+fn a_lock_on_bytes_exports_its_tokenizer_and_others_say_why_not() {
+    let workspace = with_weights(OPEN, "small_text");
+    workspace.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
     let tokenizer: serde_json::Value =
-        serde_json::from_str(&read(&place, "hf/tokenizer.json")).unwrap();
+        serde_json::from_str(&read(&workspace, "hf/tokenizer.json")).unwrap();
     assert_eq!(tokenizer["model"]["vocab"]["A"], 65);
     assert_eq!(tokenizer["added_tokens"][1]["id"], 257);
     let config: serde_json::Value =
-        serde_json::from_str(&read(&place, "hf/generation_config.json")).unwrap();
+        serde_json::from_str(&read(&workspace, "hf/generation_config.json")).unwrap();
     assert_eq!((&config["bos_token_id"], &config["eos_token_id"]), (&256.into(), &257.into()));
-    let card = read(&place, "hf/README.md");
+    let card = read(&workspace, "hf/README.md");
     assert!(card.contains("`tokenizer.json` is the tokenizer of the training"), "{card}");
     assert!(card.contains("The lock is open"), "{card}");
     let words =
         "export lockfiles/small.lock --weights w.safetensors --to hf --out no --tokenizer-file x";
-    assert!(place.exits(2, words).contains("the lock's tokens are bytes"));
+    assert!(workspace.exits(2, words).contains("the lock's tokens are bytes"));
     let words = "export lockfiles/small.lock --to torch --out no --tokenizer-file x";
-    assert!(place.exits(2, words).contains("only `--to hf` writes a tokenizer"));
+    assert!(workspace.exits(2, words).contains("only `--to hf` writes a tokenizer"));
 
-    let place = self::place(&[], "small_gdn");
-    place.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
-    let card = read(&place, "hf/README.md");
-    let why = "No tokenizer is in this folder: the tokens of the task depo are not text.";
-    assert!(card.contains(why) && !place.path("hf/tokenizer.json").exists(), "{card}");
+    let workspace = with_weights(&[], "small_gdn");
+    workspace.exits(0, "export lockfiles/small.lock --weights w.safetensors --to hf --out hf");
+    let card = read(&workspace, "hf/README.md");
+    let sentence = "No tokenizer is in this folder: the tokens of the task depo are not text.";
+    assert!(card.contains(sentence) && !workspace.path("hf/tokenizer.json").exists(), "{card}");
 }
 
 #[test]
 fn a_tokenizer_file_is_written_if_it_is_the_locks() {
     let mut changes = OPEN.to_vec();
     changes.push(("tokenizer = \"bytes\"", "tokenizer = \"huggingface\"\ntokenizer_vocab = 16"));
-    let place = place(&changes, "small_gdn");
+    let workspace = with_weights(&changes, "small_gdn");
     let vocab: Vec<String> =
         (0..16).map(|id| format!("\"{}\":{id}", char::from(b'a' + id))).collect();
     let text = format!(
@@ -128,16 +132,16 @@ fn a_tokenizer_file_is_written_if_it_is_the_locks() {
          \"vocab\":{{{}}},\"merges\":[]}}}}",
         vocab.join(",")
     );
-    fs::write(place.path("tokenizer.json"), &text).unwrap();
-    fs::write(place.path("other.json"), text.replace(",\"p\":15", "")).unwrap();
+    fs::write(workspace.path("tokenizer.json"), &text).unwrap();
+    fs::write(workspace.path("other.json"), text.replace(",\"p\":15", "")).unwrap();
     let words = "export lockfiles/small.lock --weights w.safetensors --to hf --out";
-    place.exits(0, &format!("{words} without"));
-    assert!(read(&place, "without/README.md").contains("`--tokenizer-file`"));
-    place.exits(0, &format!("{words} with --tokenizer-file tokenizer.json --eos p"));
-    assert_eq!(read(&place, "with/tokenizer.json"), text);
+    workspace.exits(0, &format!("{words} without"));
+    assert!(read(&workspace, "without/README.md").contains("`--tokenizer-file`"));
+    workspace.exits(0, &format!("{words} with --tokenizer-file tokenizer.json --eos p"));
+    assert_eq!(read(&workspace, "with/tokenizer.json"), text);
     let config: serde_json::Value =
-        serde_json::from_str(&read(&place, "with/tokenizer_config.json")).unwrap();
+        serde_json::from_str(&read(&workspace, "with/tokenizer_config.json")).unwrap();
     assert_eq!(config["eos_token"], "p");
-    let said = place.exits(2, &format!("{words} no --tokenizer-file other.json"));
-    assert!(said.contains("tokenizer_vocab") && !place.path("no").exists(), "{said}");
+    let output = workspace.exits(2, &format!("{words} no --tokenizer-file other.json"));
+    assert!(output.contains("tokenizer_vocab") && !workspace.path("no").exists(), "{output}");
 }

@@ -11,65 +11,65 @@ use crate::{ARCH, DEPO, Place, experiment};
 
 #[test]
 fn several_locks_are_run_one_after_another() {
-    let place = Place::empty();
+    let workspace = Place::empty();
     for (name, seed) in [("one", "init = 1"), ("two", "init = 7")] {
-        let mut made = experiment("small", DEPO, &[("init = 1", seed)]);
-        name.clone_into(&mut made.name);
-        place.lock(name, &Lock::Experiment(made));
+        let mut seeded = experiment("small", DEPO, &[("init = 1", seed)]);
+        name.clone_into(&mut seeded.name);
+        workspace.lock(name, &Lock::Experiment(seeded));
     }
     let both = "lockfiles/one.lock lockfiles/two.lock";
-    let said = place.exits(2, &format!("run {both} --dir elsewhere"));
-    assert!(said.contains("runs/NAME"), "{said}");
+    let output = workspace.exits(2, &format!("run {both} --dir elsewhere"));
+    assert!(output.contains("runs/NAME"), "{output}");
     // An unreadable lock stops all of them before the first begins.
-    fs::write(place.path("lockfiles/torn.lock"), "kind = \"experiment\"\n").unwrap();
-    place.exits(2, "run lockfiles/one.lock lockfiles/torn.lock");
-    assert!(!place.path("runs").exists());
-    let said = place.exits(0, &format!("run {both}"));
-    assert!(said.contains("lock 2 of 2: lockfiles/two.lock"), "{said}");
-    place.holds("runs/one");
-    place.holds("runs/two");
-    assert_eq!(place.exits(0, &format!("run -q {both}")), "", "finished, and nothing to say");
+    fs::write(workspace.path("lockfiles/torn.lock"), "kind = \"experiment\"\n").unwrap();
+    workspace.exits(2, "run lockfiles/one.lock lockfiles/torn.lock");
+    assert!(!workspace.path("runs").exists());
+    let output = workspace.exits(0, &format!("run {both}"));
+    assert!(output.contains("lock 2 of 2: lockfiles/two.lock"), "{output}");
+    workspace.holds("runs/one");
+    workspace.holds("runs/two");
+    assert_eq!(workspace.exits(0, &format!("run -q {both}")), "", "finished, and nothing to say");
 
     // A run's folder serves as its lock, and supplies its weights.
-    let shown = place.exits(0, "show lockfiles/one.lock");
+    let shown = workspace.exits(0, "show lockfiles/one.lock");
     for run in ["runs/one", "runs/one/lock"] {
-        let said = place.exits(0, &format!("show {run}"));
+        let output = workspace.exits(0, &format!("show {run}"));
         assert_eq!(
-            said.lines().skip(1).collect::<Vec<_>>(),
+            output.lines().skip(1).collect::<Vec<_>>(),
             shown.lines().skip(1).collect::<Vec<_>>()
         );
     }
-    let text = place.exits(0, "graph one");
-    assert_eq!(text, place.exits(0, "graph lockfiles/one.lock"));
-    place.exits(0, "diff runs/one runs/two --treatment seeds.init");
+    let text = workspace.exits(0, "graph one");
+    assert_eq!(text, workspace.exits(0, "graph lockfiles/one.lock"));
+    workspace.exits(0, "diff runs/one runs/two --treatment seeds.init");
     let ask = "--prompt-tokens 1,2 --max-tokens 4 --temperature 0";
     let weights = "runs/one/checkpoints/step-0000000006/weights.safetensors";
     assert_eq!(
-        place.exits(0, &format!("generate runs/one {ask}")),
-        place.exits(0, &format!("generate lockfiles/one.lock --weights {weights} {ask}"))
+        workspace.exits(0, &format!("generate runs/one {ask}")),
+        workspace.exits(0, &format!("generate lockfiles/one.lock --weights {weights} {ask}"))
     );
-    let said = place.exits(2, &format!("generate lockfiles/one.lock {ask}"));
-    assert!(said.contains("`--weights FILE`"), "{said}");
+    let output = workspace.exits(2, &format!("generate lockfiles/one.lock {ask}"));
+    assert!(output.contains("`--weights FILE`"), "{output}");
 }
 
 #[test]
 fn more_devices_than_one_need_a_launcher() {
     let small = experiment("small", DEPO, &[("threads = 1", "threads = 1\ndevices = 8")]);
-    let place = Place::new(&small);
-    let said = place.exits(3, "run lockfiles/small.lock");
-    assert!(said.contains("platform.devices = 8") && said.contains("--ranks 8"), "{said}");
-    assert!(!place.path("runs").exists());
+    let workspace = Place::new(&small);
+    let output = workspace.exits(3, "run lockfiles/small.lock");
+    assert!(output.contains("platform.devices = 8") && output.contains("--ranks 8"), "{output}");
+    assert!(!workspace.path("runs").exists());
 }
 
 /// Every comparison that needs a lock can use its run.
 #[test]
 fn an_arm_that_was_trained_for_one_comparison_serves_another() {
-    let place = Place::empty();
-    fs::write(place.path("archs.canon"), ARCH).unwrap();
+    let workspace = Place::empty();
+    fs::write(workspace.path("archs.canon"), ARCH).unwrap();
     let recipe = DEPO.replace("steps = 6", "steps = 3");
     for arch in ["small", "small_canon", "small_gdn"] {
         let text = format!("arch = \"archs.canon#{arch}\"\n{recipe}");
-        fs::write(place.path(&format!("{arch}.toml")), text).unwrap();
+        fs::write(workspace.path(&format!("{arch}.toml")), text).unwrap();
     }
     for (name, other, treatment) in [("one", "small_canon", "canon"), ("two", "small_gdn", "mixer")]
     {
@@ -77,154 +77,197 @@ fn an_arm_that_was_trained_for_one_comparison_serves_another() {
             "base = \"plain\"\ntreatment = [\"{treatment}\"]\n[seeds]\ninit = [1]\ndata = [1]\n\
              [arms]\nplain = \"small.toml\"\nother = \"{other}.toml\"\n"
         );
-        fs::write(place.path(&format!("{name}.toml")), text).unwrap();
+        fs::write(workspace.path(&format!("{name}.toml")), text).unwrap();
     }
-    place.exits(0, "build one.toml two.toml");
-    place.exits(0, "compare lockfiles/one.lock");
-    let said = place.exits(0, "compare lockfiles/two.lock");
-    assert!(said.contains("already finished: 3 steps"), "{said}");
-    assert!(place.path("runs/one/one-plain-seed1").is_dir());
-    assert!(!place.path("runs/two/two-plain-seed1").exists(), "the base is not trained twice");
-    place.exits(0, "report two one --out page.html");
+    workspace.exits(0, "build one.toml two.toml");
+    workspace.exits(0, "compare lockfiles/one.lock");
+    let output = workspace.exits(0, "compare lockfiles/two.lock");
+    assert!(output.contains("already finished: 3 steps"), "{output}");
+    assert!(workspace.path("runs/one/one-plain-seed1").is_dir());
+    assert!(!workspace.path("runs/two/two-plain-seed1").exists(), "the base is not trained twice");
+    workspace.exits(0, "report two one --out page.html");
     // The runs of a folder are all verified; what canonc writes beside them is no run.
-    let said = place.exits(0, "verify runs/one");
+    let output = workspace.exits(0, "verify runs/one");
     for run in ["runs/one/one-plain-seed1\n", "runs/one/one-other-seed1\n"] {
-        assert!(said.contains(run) && said.matches("no fault found").count() == 3, "{said}");
+        assert!(output.contains(run) && output.matches("no fault found").count() == 3, "{output}");
     }
-    assert!(said.contains("\n3 of 3 without a fault\n"), "{said}");
-    let said = place.exits(2, "verify runs/one page.html");
-    assert!(said.contains("`page.html` is not a run or a lock"), "{said}");
-    assert!(said.contains("\n3 of 4 without a fault; not checked: page.html\n"), "{said}");
+    assert!(output.contains("\n3 of 3 without a fault\n"), "{output}");
+    let output = workspace.exits(2, "verify runs/one page.html");
+    assert!(output.contains("`page.html` is not a run or a lock"), "{output}");
+    assert!(output.contains("\n3 of 4 without a fault; not checked: page.html\n"), "{output}");
     // An unfinished run is not used by other comparisons.
-    fs::remove_file(place.path("runs/one/one-plain-seed1/attestation.toml")).unwrap();
-    let said = place.exits(0, "report two --out page.html");
-    assert!(said.contains("(1 run,") && said.contains("left out: two: its table"), "{said}");
+    fs::remove_file(workspace.path("runs/one/one-plain-seed1/attestation.toml")).unwrap();
+    let output = workspace.exits(0, "report two --out page.html");
+    assert!(output.contains("(1 run,") && output.contains("left out: two: its table"), "{output}");
 }
 
 /// An active or interrupted run is shown up to its last step.
 #[test]
 fn an_unfinished_run_is_shown_and_says_so() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(75, "run --stop-after-step 4");
-    place.exits(0, "report runs/small --out page.html --tensorboard events");
-    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(75, "run --stop-after-step 4");
+    workspace.exits(0, "report runs/small --out page.html --tensorboard events");
+    let page = fs::read_to_string(workspace.path("page.html")).unwrap();
     assert!(page.contains("small (unfinished, step 4 of 6)"));
-    assert!(place.path("events/small.unfinished").is_dir());
-    place.exits(0, "run");
-    place.exits(0, "report runs/small --out page.html --tensorboard events");
-    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(workspace.path("events/small.unfinished").is_dir());
+    workspace.exits(0, "run");
+    workspace.exits(0, "report runs/small --out page.html --tensorboard events");
+    let page = fs::read_to_string(workspace.path("page.html")).unwrap();
     assert!(!page.contains("unfinished"));
-    assert!(place.path("events/small").is_dir());
+    assert!(workspace.path("events/small").is_dir());
+}
+
+const PLAIN: &str = "both-plain-seed1";
+const TREATED: &str = "both-treated-seed1";
+
+/// A change to the folder of a comparison, and what its verification must then say.
+struct Damage {
+    name: &'static str,
+    expected: &'static [&'static str],
+    apply: fn(&Path),
+}
+
+const DAMAGES: [Damage; 12] = [
+    Damage {
+        name: "a copy of another arm",
+        expected: &[PLAIN, TREATED, "have one attestation"],
+        apply: copy_plain_over_treated,
+    },
+    Damage {
+        name: "a copy with its lock",
+        expected: &["beside both-treated-seed1.lock (\"both-plain-seed1\""],
+        apply: |folder| {
+            copy_plain_over_treated(folder);
+            copy_lock_of_plain(folder);
+        },
+    },
+    Damage {
+        name: "a link to another arm",
+        expected: &[PLAIN, TREATED],
+        apply: |folder| {
+            fs::remove_dir_all(folder.join(TREATED)).unwrap();
+            std::os::unix::fs::symlink(PLAIN, folder.join(TREATED)).unwrap();
+        },
+    },
+    Damage {
+        name: "two swapped",
+        expected: &["folder both-treated-seed1 holds run \"both-plain-seed1\""],
+        apply: |folder| {
+            fs::rename(folder.join(PLAIN), folder.join("away")).unwrap();
+            fs::rename(folder.join(TREATED), folder.join(PLAIN)).unwrap();
+            fs::rename(folder.join("away"), folder.join(TREATED)).unwrap();
+        },
+    },
+    Damage {
+        name: "another lock",
+        expected: &["folder both-treated-seed1 holds run \"both-treated-seed1\""],
+        apply: copy_lock_of_plain,
+    },
+    Damage {
+        name: "no lock",
+        expected: &["no readable lock both-treated-seed1.lock"],
+        apply: remove_lock_of_treated,
+    },
+    Damage {
+        name: "a missing run",
+        expected: &["run both-treated-seed1 is missing"],
+        apply: |folder| fs::remove_dir_all(folder.join(TREATED)).unwrap(),
+    },
+    Damage {
+        name: "an emptied folder",
+        expected: &["the run has no lock, but "],
+        apply: |folder| {
+            fs::remove_dir_all(folder.join(TREATED)).unwrap();
+            fs::create_dir(folder.join(TREATED)).unwrap();
+        },
+    },
+    Damage {
+        name: "a missing run and its lock",
+        expected: &["run both-treated-seed1 is missing"],
+        apply: |folder| {
+            fs::remove_dir_all(folder.join(TREATED)).unwrap();
+            remove_lock_of_treated(folder);
+        },
+    },
+    Damage {
+        name: "no file beside the runs",
+        expected: &["no readable lock both-treated-seed1.lock"],
+        apply: |folder| {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_file() {
+                    fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        },
+    },
+    Damage {
+        name: "no run and no lock",
+        expected: &["run both-treated-seed1 is missing", "run both-plain-seed1 is missing"],
+        apply: |folder| {
+            for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().into_string().unwrap();
+                if entry.file_type().unwrap().is_dir() {
+                    fs::remove_dir_all(entry.path()).unwrap();
+                } else if name.ends_with(".lock") {
+                    fs::remove_file(entry.path()).unwrap();
+                }
+            }
+        },
+    },
+    Damage {
+        name: BAD_REPORTED,
+        expected: &["reported.jsonl: line 1"],
+        apply: |folder| fs::write(folder.join("reported.jsonl"), "nothing\n").unwrap(),
+    },
+];
+
+/// The one damage that leaves each run by itself intact.
+const BAD_REPORTED: &str = "an unreadable reported.jsonl";
+
+fn copy_plain_over_treated(folder: &Path) {
+    fs::remove_dir_all(folder.join(TREATED)).unwrap();
+    copy_folder(&folder.join(PLAIN), &folder.join(TREATED));
+}
+
+fn copy_lock_of_plain(folder: &Path) {
+    let lock = folder.join(format!("{PLAIN}.lock"));
+    fs::copy(lock, folder.join(format!("{TREATED}.lock"))).unwrap();
+}
+
+fn remove_lock_of_treated(folder: &Path) {
+    fs::remove_file(folder.join(format!("{TREATED}.lock"))).unwrap();
 }
 
 /// Each run of a comparison is the one of its folder's name and of the lock beside it.
 #[test]
 fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
-    place.exits(0, "compare lockfiles/both.lock");
-    place.exits(0, "verify runs/both");
-    place.exits(0, "verify both/both-treated-seed1");
-    let whole = place.path("whole");
-    copy_folder(&place.path("runs/both"), &whole);
-    let (plain, treated) = ("both-plain-seed1", "both-treated-seed1");
-    type Damage<'a> = (&'a str, &'a [&'a str], &'a dyn Fn(&Path));
-    let again = |folder: &Path, from: &str, to: &str| {
-        fs::remove_dir_all(folder.join(to)).unwrap();
-        copy_folder(&folder.join(from), &folder.join(to));
-    };
-    let damages: [Damage<'_>; 12] = [
-        ("a copy of another arm", &[plain, treated, "have one attestation"], &|folder| {
-            again(folder, plain, treated);
-        }),
-        (
-            "a copy with its lock",
-            &["beside both-treated-seed1.lock (\"both-plain-seed1\""],
-            &|folder| {
-                again(folder, plain, treated);
-                let lock = folder.join(format!("{plain}.lock"));
-                fs::copy(lock, folder.join(format!("{treated}.lock"))).unwrap();
-            },
-        ),
-        ("a link to another arm", &[plain, treated], &|folder| {
-            fs::remove_dir_all(folder.join(treated)).unwrap();
-            std::os::unix::fs::symlink(plain, folder.join(treated)).unwrap();
-        }),
-        ("two swapped", &["folder both-treated-seed1 holds run \"both-plain-seed1\""], &|folder| {
-            fs::rename(folder.join(plain), folder.join("away")).unwrap();
-            fs::rename(folder.join(treated), folder.join(plain)).unwrap();
-            fs::rename(folder.join("away"), folder.join(treated)).unwrap();
-        }),
-        (
-            "another lock",
-            &["folder both-treated-seed1 holds run \"both-treated-seed1\""],
-            &|folder| {
-                let lock = folder.join(format!("{plain}.lock"));
-                fs::copy(lock, folder.join(format!("{treated}.lock"))).unwrap();
-            },
-        ),
-        ("no lock", &["no readable lock both-treated-seed1.lock"], &|folder| {
-            fs::remove_file(folder.join(format!("{treated}.lock"))).unwrap();
-        }),
-        ("a run less", &["run both-treated-seed1 is missing"], &|folder| {
-            fs::remove_dir_all(folder.join(treated)).unwrap();
-        }),
-        ("an emptied folder", &["the run has no lock, but "], &|folder| {
-            fs::remove_dir_all(folder.join(treated)).unwrap();
-            fs::create_dir(folder.join(treated)).unwrap();
-        }),
-        ("a run and its lock less", &["run both-treated-seed1 is missing"], &|folder| {
-            fs::remove_dir_all(folder.join(treated)).unwrap();
-            fs::remove_file(folder.join(format!("{treated}.lock"))).unwrap();
-        }),
-        (
-            "every lock less, and what was reported",
-            &["no readable lock both-treated-seed1.lock"],
-            &|folder| {
-                for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-                    if entry.file_type().unwrap().is_file() {
-                        fs::remove_file(entry.path()).unwrap();
-                    }
-                }
-            },
-        ),
-        (
-            "every run and lock less",
-            &["run both-treated-seed1 is missing", "run both-plain-seed1 is missing"],
-            &|folder| {
-                for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-                    let name = entry.file_name().into_string().unwrap();
-                    if entry.file_type().unwrap().is_dir() {
-                        fs::remove_dir_all(entry.path()).unwrap();
-                    } else if name.ends_with(".lock") {
-                        fs::remove_file(entry.path()).unwrap();
-                    }
-                }
-            },
-        ),
-        ("a file of lines that are none", &["reported.jsonl: line 1"], &|folder| {
-            fs::write(folder.join("reported.jsonl"), "nothing\n").unwrap();
-        }),
-    ];
-    for (what, wanted, damage) in damages {
-        let folder = place.path("runs/both");
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "compare lockfiles/both.lock");
+    workspace.exits(0, "verify runs/both");
+    workspace.exits(0, "verify both/both-treated-seed1");
+    let folder = workspace.path("runs/both");
+    let intact = workspace.path("intact");
+    copy_folder(&folder, &intact);
+    let restore = || {
         fs::remove_dir_all(&folder).unwrap();
-        copy_folder(&whole, &folder);
-        damage(&folder);
-        let said = place.exits(1, "verify runs/both");
-        for words in wanted {
-            assert!(said.contains(words), "{what}: {words}: {said}");
+        copy_folder(&intact, &folder);
+    };
+    for Damage { name, expected, apply } in DAMAGES {
+        restore();
+        apply(&folder);
+        let output = workspace.exits(1, "verify runs/both");
+        for part in expected {
+            assert!(output.contains(part), "{name}: {part}: {output}");
         }
-        if folder.join(treated).exists() && !what.starts_with("a file") {
-            let said = place.exits(1, &format!("verify both/{treated}"));
-            assert!(said.contains(treated), "{what}: {said}");
+        if folder.join(TREATED).exists() && name != BAD_REPORTED {
+            let output = workspace.exits(1, &format!("verify both/{TREATED}"));
+            assert!(output.contains(TREATED), "{name}: {output}");
         }
     }
-    // What reads one run refuses it too.
-    let folder = place.path("runs/both");
-    fs::remove_dir_all(&folder).unwrap();
-    copy_folder(&whole, &folder);
-    again(&folder, plain, treated);
+    // Commands that read one run refuse it too.
+    restore();
+    copy_plain_over_treated(&folder);
     for words in [
         "export runs/both/both-treated-seed1 --to hf --out h",
         "generate runs/both/both-treated-seed1 --prompt-tokens 1 --max-tokens 1",
@@ -234,44 +277,44 @@ fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
         "serve runs/both/both-treated-seed1",
         "sign runs/both/both-treated-seed1 --key key",
     ] {
-        let said = place.exits(1, words);
-        assert!(said.contains("holds run \"both-plain-seed1\""), "{words}: {said}");
+        let output = workspace.exits(1, words);
+        assert!(output.contains("holds run \"both-plain-seed1\""), "{words}: {output}");
     }
-    assert!(!place.path("h").exists());
+    assert!(!workspace.path("h").exists());
 }
 
 /// `canonc report` writes `report.html` where it is called, which makes no comparison of the folders beside it.
 #[test]
 fn a_page_beside_a_run_of_any_name_refuses_nothing() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(0, "run --dir try1");
-    place.exits(0, "report try1");
-    assert!(place.path("report.html").is_file());
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(0, "run --dir try1");
+    workspace.exits(0, "report try1");
+    assert!(workspace.path("report.html").is_file());
     for command in ["verify try1", "report try1 --out again.html", "reproduce try1"] {
-        place.exits(0, command);
+        workspace.exits(0, command);
     }
 }
 
-/// `compare` says that it does not use the times of a run whose file of times no run writes.
+/// `compare` says that it does not use times that no run can have taken.
 #[test]
-fn times_that_no_run_takes_are_reported_and_not_compared() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
-    place.exits(0, "compare lockfiles/both.lock");
-    let timings = place.path("runs/both/both-treated-seed1/timings.jsonl");
-    let whole = fs::read_to_string(&timings).unwrap();
+fn implausible_times_are_reported_and_not_compared() {
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "compare lockfiles/both.lock");
+    let timings = workspace.path("runs/both/both-treated-seed1/timings.jsonl");
+    let original = fs::read_to_string(&timings).unwrap();
     for seconds in ["-5", "1e999", "0.0", "1e-300"] {
-        let lines = whole.lines().map(|line| match line.split_once("\"seconds\":") {
+        let lines = original.lines().map(|line| match line.split_once("\"seconds\":") {
             Some((before, _)) => format!("{before}\"seconds\":{seconds}}}\n"),
             None => format!("{line}\n"),
         });
         fs::write(&timings, lines.collect::<String>()).unwrap();
-        let said = place.exits(0, "compare lockfiles/both.lock");
+        let output = workspace.exits(0, "compare lockfiles/both.lock");
         assert!(
-            said.contains("the times of a run are not used") && said.contains("timings.jsonl"),
-            "{said}"
+            output.contains("the times of a run are not used") && output.contains("timings.jsonl"),
+            "{output}"
         );
-        assert!(!said.contains("×0.00"), "{said}");
+        assert!(!output.contains("×0.00"), "{output}");
     }
-    place.exits(1, "verify runs/both");
+    workspace.exits(1, "verify runs/both");
 }

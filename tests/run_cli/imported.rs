@@ -23,10 +23,10 @@ const TEMPLATE: &str =
 
 const IMPORTED: [&str; 3] = ["in/arch/model.canon", "--weights", "in/weights.safetensors"];
 
-/// A place with a Hugging Face folder `hf` of 96 positions and two end tokens, and with its import `in`.
-pub(super) fn place() -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    let root = place.path();
+/// A folder with a Hugging Face folder `hf` of 96 positions and two end tokens, and with its import `in`.
+fn imported() -> tempfile::TempDir {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path();
     fs::write(root.join("a.canon"), ARCH).unwrap();
     let program = Program::new([("a.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
     let compiled = program.compile("a.canon", "llama").0.unwrap();
@@ -47,10 +47,10 @@ pub(super) fn place() -> tempfile::TempDir {
         json!({ "bos_token": "<|bos|>", "eos_token": "<|eos|>", "chat_template": TEMPLATE });
     fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
     works(root, &["import", "hf", "--out", "in", "--name", "model"]);
-    place
+    temp
 }
 
-pub(super) fn change(path: &Path, change: impl Fn(&mut Value)) {
+fn change(path: &Path, change: impl Fn(&mut Value)) {
     let mut value: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     change(&mut value);
     fs::write(path, value.to_string()).unwrap();
@@ -62,8 +62,8 @@ fn read(path: &Path) -> Value {
 
 #[test]
 fn an_import_copies_the_files_of_texts_and_lists_what_it_leaves_out() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
         let bytes = |folder: &str| fs::read(root.join(folder).join(name)).unwrap();
         assert!(bytes("hf") == bytes("in"), "{name}");
@@ -77,27 +77,27 @@ fn an_import_copies_the_files_of_texts_and_lists_what_it_leaves_out() {
         assert!(record.lines().any(|known| known == line), "{record}");
     }
     let output = type_in(root, &["import", "hf", "--out", "again", "--name", "model", "--json"]);
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(said["context"], 96);
-    assert_eq!(said["copied"].as_array().unwrap().len(), 3, "{said}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["context"], 96);
+    assert_eq!(summary["copied"].as_array().unwrap().len(), 3, "{summary}");
     let left: Vec<_> =
-        said["left_out"].as_array().unwrap().iter().map(|left| left["name"].clone()).collect();
+        summary["left_out"].as_array().unwrap().iter().map(|left| left["name"].clone()).collect();
     assert_eq!(left, ["temperature", "special_tokens_map.json"]);
-    let output = type_in(root, &["import", "hf", "--out", "told", "--name", "model"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output = type_in(root, &["import", "hf", "--out", "listed", "--name", "model"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
     for part in [
         "context: 96 tokens (max_position_embeddings of config.json)",
         "left out: temperature (",
         "left out: special_tokens_map.json (",
     ] {
-        assert!(said.contains(part), "{said}");
+        assert!(stderr.contains(part), "{stderr}");
     }
 }
 
 #[test]
 fn an_imported_model_has_the_numbers_of_its_folder() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     fs::write(
         root.join("s.toml"),
         "[[task]]\nname = \"text\"\nkind = \"document\"\nfile = \"q.jsonl\"\ntext = \"{{ given }}\"\n",
@@ -108,11 +108,11 @@ fn an_imported_model_has_the_numbers_of_its_folder() {
     fs::write(root.join("q.jsonl"), json!({ "given": long }).to_string() + "\n").unwrap();
     let results = |model: &[&str]| {
         let words = [&["eval"], model, &["--suite", "s.toml"]].concat();
-        let said = String::from_utf8(type_in(root, &words).stderr).unwrap();
-        assert!(said.contains("inputs of at most 96 tokens"), "{said}");
-        let found = works(root, &[words.as_slice(), &["--json"]].concat());
-        let found: Value = serde_json::from_str(&found).unwrap();
-        (found["settings"].clone(), found["tasks"].clone())
+        let stderr = String::from_utf8(type_in(root, &words).stderr).unwrap();
+        assert!(stderr.contains("inputs of at most 96 tokens"), "{stderr}");
+        let scores = works(root, &[words.as_slice(), &["--json"]].concat());
+        let scores: Value = serde_json::from_str(&scores).unwrap();
+        (scores["settings"].clone(), scores["tasks"].clone())
     };
     let (settings, tasks) = results(&IMPORTED);
     assert_eq!(settings["max_length"], 96);
@@ -130,9 +130,9 @@ fn an_imported_model_has_the_numbers_of_its_folder() {
 }
 
 #[test]
-fn an_exported_import_is_the_folder_it_came_from() {
-    let place = place();
-    let root = place.path();
+fn an_exported_import_has_the_files_of_the_original_folder() {
+    let temp = imported();
+    let root = temp.path();
     let export = |out: &str, more: &[&str]| {
         let words = [&["export"], &IMPORTED[..], &["--to", "hf", "--out", out], more].concat();
         type_in(root, &words)
@@ -150,8 +150,8 @@ fn an_exported_import_is_the_folder_it_came_from() {
     fs::write(root.join("edited.canon"), edited.replace("theta 10000", "theta 500")).unwrap();
     let words =
         ["generate", "edited.canon", "--weights", "in", "--prompt", "a", "--max-tokens", "1"];
-    let said = String::from_utf8(type_in(root, &words).stderr).unwrap();
-    assert!(said.contains("were imported for another graph"), "{said}");
+    let stderr = String::from_utf8(type_in(root, &words).stderr).unwrap();
+    assert!(stderr.contains("were imported for another graph"), "{stderr}");
     // However the model is named, the folder is the same.
     let card = |folder: &str| fs::read_to_string(root.join(folder).join("README.md")).unwrap();
     for (out, form) in [("of_import", "in"), ("of_arch", "a.canon --weights hf/model.safetensors")]
@@ -179,30 +179,30 @@ fn an_exported_import_is_the_folder_it_came_from() {
     fs::write(root.join("small.canon"), small).unwrap();
     let words = ["export", "small.canon", "--to", "hf", "--tokenizer-file", "hf/tokenizer.json"];
     let output = type_in(root, &[words.as_slice(), &["--out", "no"]].concat());
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("it has 258 tokens, but the arch has 200"), "{said}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("it has 258 tokens, but the arch has 200"), "{stderr}");
 }
 
 #[test]
 fn a_damaged_record_is_refused() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     for (text, part) in [("context = 0\n", "`context` is not"), ("context", "import.toml")] {
         fs::write(root.join("in/import.toml"), text).unwrap();
         let words = [&["generate"], &IMPORTED[..], &["--prompt", "a"]].concat();
         let output = type_in(root, &words);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(part), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(part), "{stderr}");
     }
 }
 
 #[test]
 fn a_server_has_the_context_of_its_model() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     let imported = IMPORTED.join(" ");
-    for (words, wanted, is_more) in [
+    for (words, expected, warns) in [
         ("hf".to_owned(), 96, false),
         (imported.clone(), 96, false),
         (format!("{imported} --context 50"), 50, false),
@@ -213,11 +213,11 @@ fn a_server_has_the_context_of_its_model() {
         let server = Server::in_folder(root, &words);
         let (_, text) = server.ask("GET", "/v1/models", "", "");
         let models: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(models["data"][0]["max_model_len"], wanted, "{words}: {text}");
-        let (_, said) = server.end("-TERM");
+        assert_eq!(models["data"][0]["max_model_len"], expected, "{words}: {text}");
+        let (_, stderr) = server.end("-TERM");
         let warning =
             "warning: --context 97 is more than the 96 tokens that this model is made for";
-        assert_eq!(said.contains(warning), is_more, "{words}: {said}");
+        assert_eq!(stderr.contains(warning), warns, "{words}: {stderr}");
     }
     let generate = |count: &str| {
         let words = ["--prompt-tokens", "79,110", "--max-tokens", count];
@@ -225,22 +225,25 @@ fn a_server_has_the_context_of_its_model() {
         String::from_utf8(output.stderr).unwrap()
     };
     assert_eq!(generate("94"), "");
-    let said = generate("95");
-    assert!(said.contains("warning: the text has 97 tokens, more than the 96 tokens"), "{said}");
+    let stderr = generate("95");
+    assert!(
+        stderr.contains("warning: the text has 97 tokens, more than the 96 tokens"),
+        "{stderr}"
+    );
 }
 
 #[test]
-fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
-    let place = place();
-    let root = place.path();
+fn a_model_without_a_tokenizer_says_how_to_name_one() {
+    let temp = imported();
+    let root = temp.path();
     let arch = ["a.canon", "--weights", "w.safetensors"];
     let prompt = ["--prompt", "Once", "--max-tokens", "9", "--seed", "3"];
-    let said = |words: &[&str]| {
+    let refusal = |words: &[&str]| {
         let output = type_in(root, words);
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
-    let refused = said(&[&["generate"], &arch[..], &prompt].concat());
+    let refused = refusal(&[&["generate"], &arch[..], &prompt].concat());
     assert!(refused.contains("no tokenizer is named with --tokenizer-file"), "{refused}");
     assert!(
         refused.contains(
@@ -251,10 +254,10 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
     let server = Server::in_folder(root, &arch.join(" "));
     let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
     assert!(status == 400 && text.contains("--tokenizer-file"), "{text}");
-    let (_, warned) = server.end("-TERM");
+    let (_, stderr) = server.end("-TERM");
     assert!(
-        warned.contains("warning: requests need token ids, not text: no tokenizer"),
-        "{warned}"
+        stderr.contains("warning: requests need token ids, not text: no tokenizer"),
+        "{stderr}"
     );
     // A named tokenizer.json brings the files beside it: marks, end tokens, chat template.
     let named = ["--tokenizer-file", "hf/tokenizer.json"];
@@ -264,13 +267,14 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
     let body = json!({ "messages": [{ "role": "user", "content": "hi" }] }).to_string();
     let (_, text) = server.ask("POST", "/tokenize", "", &body);
     let tokens: Value = serde_json::from_str(&text).unwrap();
-    let wanted: Vec<u32> = std::iter::once(256).chain("[user]hi".bytes().map(u32::from)).collect();
-    assert_eq!(tokens["tokens"], json!(wanted), "{text}");
-    let (_, warned) = server.end("-TERM");
-    assert!(!warned.contains("warning"), "{warned}");
+    let expected: Vec<u32> =
+        std::iter::once(256).chain("[user]hi".bytes().map(u32::from)).collect();
+    assert_eq!(tokens["tokens"], json!(expected), "{text}");
+    let (_, stderr) = server.end("-TERM");
+    assert!(!stderr.contains("warning"), "{stderr}");
     // An imported arch whose tokenizer is gone.
     fs::remove_file(root.join("in/tokenizer.json")).unwrap();
-    let refused = said(&[&["generate"], &IMPORTED[..], &prompt].concat());
+    let refused = refusal(&[&["generate"], &IMPORTED[..], &prompt].concat());
     assert!(
         refused.contains("`in` has no tokenizer.json; name one with --tokenizer-file"),
         "{refused}"
@@ -279,22 +283,23 @@ fn an_arch_without_its_tokenizer_is_told_how_to_name_it() {
 
 #[test]
 fn the_spelling_of_a_special_token_is_plain_text_with_a_warning() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     let prompt = ["--prompt", "a<|eos|>b", "--max-tokens", "2", "--json"];
     let output = type_in(root, &[&["generate"], &IMPORTED[..], &prompt].concat());
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"),
-        "{said}"
+        stderr
+            .contains("warning: `<|eos|>` in the prompt is plain text, not the special token 257"),
+        "{stderr}"
     );
     assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
 fn a_conversation_in_a_terminal_is_that_of_a_server() {
-    let place = place();
-    let root = place.path();
+    let temp = imported();
+    let root = temp.path();
     let server = Server::in_folder(root, "hf");
     let answer = |messages: &[(&str, &str)]| {
         let messages: Vec<Value> = messages
@@ -309,7 +314,7 @@ fn a_conversation_in_a_terminal_is_that_of_a_server() {
     };
     let first = answer(&[("user", "hi")]);
     let second = answer(&[("user", "hi"), ("assistant", &first), ("user", "you")]);
-    let wanted = format!("{first}\n{second}\n{first}\n");
+    let expected = format!("{first}\n{second}\n{first}\n");
     for model in [&["hf"][..], &IMPORTED] {
         let words = ["--interactive", "--chat", "--seed", "3", "--max-tokens", "5"];
         let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
@@ -318,7 +323,7 @@ fn a_conversation_in_a_terminal_is_that_of_a_server() {
         let mut child = streams.spawn().unwrap();
         child.stdin.take().unwrap().write_all(b"hi\nyou\n\nhi\n").unwrap();
         let output = child.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{stderr}");
     }
 }
