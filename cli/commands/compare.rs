@@ -384,7 +384,7 @@ fn check(
         // Runs of one comparison mostly have the same suites, which take a while to read. A finished run needs none.
         let asks = (&experiment.evaluation, &experiment.data.source);
         if !Paths::new(&run_folder).attestation().exists() && !asked.contains(&asks) {
-            suite::run::of(experiment, documents.as_deref())?;
+            suite::run::for_experiment(experiment, documents.as_deref())?;
             asked.push(asks);
         }
         Job::new(experiment, "", documents)?;

@@ -47,7 +47,7 @@ fn replayed(
     requested: Option<u64>,
 ) -> Result<Replay, Failure> {
     let documents = documents::read(experiment, data)?;
-    let measure = suite::run::of(experiment, documents.as_deref())?;
+    let measure = suite::run::for_experiment(experiment, documents.as_deref())?;
     let job = Job::new(experiment, text, documents)?.with_measure(measure);
     let machine = machine(&experiment.platform)?;
     let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };

@@ -41,7 +41,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     }
     start_again(&experiment)?;
     let documents = documents::read(&experiment, args.data.as_deref())?;
-    let measure = suite::run::of(&experiment, documents.as_deref())?;
+    let measure = suite::run::for_experiment(&experiment, documents.as_deref())?;
     let job = Job::new(&experiment, &text, documents)?;
     let mut job = job.with_measure(measure);
     let machine = machine(&experiment.platform)?;

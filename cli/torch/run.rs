@@ -178,7 +178,7 @@ fn prepare(
     // A finished run needs no evaluation suites.
     let measure = match Paths::new(folder).attestation().exists() {
         true => None,
-        false => suite::run::of(experiment, documents.as_deref())?,
+        false => suite::run::for_experiment(experiment, documents.as_deref())?,
     };
     let text = lock::write(&Lock::Experiment(experiment.clone()));
     let job = Job::new(experiment, &text, documents)?.with_measure(measure);
