@@ -29,7 +29,7 @@ pub struct Described {
 pub struct Changed {
     /// Name of the tensor in the file.
     pub name: String,
-    /// How its values become ours.
+    /// The computation that makes our values of its values.
     pub how: &'static str,
 }
 

@@ -8,7 +8,7 @@ use super::folder::{IMPORTED, imported_arch};
 use super::text_files::TextSettings;
 use super::{cannot_read, shown};
 
-/// Its name.
+/// The record's file name.
 pub const RECORD: &str = "import.toml";
 
 /// The record of an import, and its folder.

@@ -239,7 +239,7 @@ impl<'a> Machine<'a> {
             return Ok(());
         }
         match opcode {
-            // PUT, LONG_BINPUT, MEMOIZE, GET, LONG_BINGET
+            // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
             b'q' | b'r' | 0x94 | b'h' | b'j' => self.memoize(opcode),
             // FRAME: a length that only streaming readers need.
             0x95 => self.take(8).map(|_| ()),
@@ -274,7 +274,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The value that an opcode pushes, if it is one that pushes a value from its own bytes, a global or a storage.
+    /// The cell that an opcode pushes: a mark, a value, a global or a storage. `None` for the opcodes that do more.
     fn literal(&mut self, opcode: u8) -> Result<Option<Cell>, String> {
         Ok(Some(match opcode {
             b'}' => self.new_map(),
