@@ -11,7 +11,7 @@ use compiler::program::{Compiled, Program, Std};
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
 use interop::import;
-use interop::source::Source;
+use interop::source::ArchWeights;
 use interop::tokenizer::Tokenizer;
 use runtime::execute::{KernelRequest, Machine};
 use runtime::forward;
@@ -225,7 +225,7 @@ fn stock_classes_compute_what_our_archs_do() {
         let request =
             import::Request { source: &source, name: Some("model"), devices: None, weights: true };
         let imported = import::read(&request).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let source = Source::open(&imported.compiled, &source).unwrap();
+        let source = ArchWeights::open(&imported.compiled, &source).unwrap();
         let graph = &imported.compiled.graph;
         let weights = Weights::read(graph, &source, Device::Cpu, Kind::Float).unwrap();
         all.push((name, imported.compiled, weights, None));

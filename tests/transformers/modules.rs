@@ -10,7 +10,7 @@ use compiler::plan::{Loss, Options};
 use compiler::program::{Compiled, Program, Std};
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
-use interop::source::Source;
+use interop::source::ArchWeights;
 use interop::torch::tensor_names;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -97,7 +97,7 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
 
 /// The exported weights are read back bit for bit, as every `--weights` reads them.
 pub(super) fn read_back(name: &str, compiled: &Compiled, weights: &Weights, path: &Path) {
-    let source = Source::open(compiled, path).unwrap();
+    let source = ArchWeights::open(compiled, path).unwrap();
     for (index, tensor) in weights.tensors.iter().enumerate() {
         let mut values: Vec<f32> = Vec::new();
         let mut put = |piece: &[f32]| {

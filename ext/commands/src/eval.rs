@@ -140,10 +140,10 @@ pub fn eval(args: &EvalArgs, measure: fn(&EvalArgs) -> Outcome) -> Outcome {
 
 /// The suite's tasks that are asked for, and the folder of questions.
 fn chosen(args: &EvalArgs) -> Result<(PathBuf, Vec<Task>), Failure> {
-    let Opened { place, tasks, folder } = open(&args.suite, args.data.as_deref())?;
+    let Opened { file, tasks, folder } = open(&args.suite, args.data.as_deref())?;
     let known: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
     if let Some(none) = args.task.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(Failure::bad_input(format!("`{place}` has no task `{none}`"))
+        return Err(Failure::bad_input(format!("`{file}` has no task `{none}`"))
             .help(format!("it has {}", known.join(", "))));
     }
     let Some(folder) = folder.or_else(|| args.list.then(PathBuf::new)) else {

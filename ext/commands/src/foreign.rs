@@ -128,6 +128,6 @@ pub fn config_texts(path: &Path) -> Result<TextSettings, Failure> {
     let bytes = disk::read(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
     let (place, name) = (shown(path), path.file_name().unwrap_or_default().to_string_lossy());
     let read = interop::json::read(&place, &bytes)
-        .and_then(|root| TextSettings::of(&Keys::new(&place, &root)?, &name));
+        .and_then(|root| TextSettings::from_keys(&Keys::new(&place, &root)?, &name));
     read.map_err(Failure::from)
 }

@@ -215,7 +215,7 @@ impl Report {
             left_out: imported
                 .left_out
                 .iter()
-                .map(|idle| LeftOut { name: idle.name.clone(), why: idle.why.clone() })
+                .map(|idle| LeftOut { name: idle.name.clone(), why: idle.reason.clone() })
                 .collect(),
             name,
         }

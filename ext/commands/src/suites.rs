@@ -45,7 +45,7 @@ impl extensions::Suites for Suites {
         experiment: &Experiment,
         documents: Option<&TextIndex>,
     ) -> Result<Option<Box<dyn Measure>>, Problem> {
-        suite::run::of(experiment, documents)
+        suite::run::for_experiment(experiment, documents)
     }
 
     fn published(&self, task: &str, shots: usize) -> Option<String> {

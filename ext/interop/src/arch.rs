@@ -60,9 +60,9 @@ pub fn model(compiled: &Compiled) -> Result<Model, Problem> {
 }
 
 /// Whether two archs have the same graph and the same parameters.
-pub(crate) fn is_same(one: &Compiled, other: &Compiled) -> bool {
-    let (one, other) = (&one.identity, &other.identity);
-    one.graph == other.graph && one.manifest == other.manifest
+pub(crate) fn is_same(left: &Compiled, right: &Compiled) -> bool {
+    let (left, right) = (&left.identity, &right.identity);
+    left.graph == right.graph && left.manifest == right.manifest
 }
 
 /// The first field that differs: its path and both values.
@@ -110,12 +110,12 @@ impl Fields<'_> {
         let tied = match self.text("head")? {
             "untied" => false,
             "tied" => true,
-            other => return Err(format!("its head is `{other}`")),
+            head => return Err(format!("its head is `{head}`")),
         };
         let mlp = match self.text("layers.0")? {
             "decoder" => true,
             "mixer_only" => false,
-            other => return Err(format!("its layers are `{other}`")),
+            block => return Err(format!("its layers are `{block}`")),
         };
         let hidden = match mlp {
             true if self.text("layers.0.mlp")? == "swiglu" => {
@@ -171,7 +171,7 @@ impl Fields<'_> {
                 let state = self.int(&at("state"))?;
                 Mixer::Mamba2 { heads, state, short_conv: short_conv()? }
             }
-            other => return Err(format!("its mixer is `{other}`")),
+            mixer => return Err(format!("its mixer is `{mixer}`")),
         })
     }
 
@@ -182,7 +182,7 @@ impl Fields<'_> {
             match self.0.get(path.as_str()).copied() {
                 None | Some("empty" | "none") => continue,
                 Some("canon") => {}
-                Some(other) => return Err(format!("slot {slot} holds `{other}`")),
+                Some(fill) => return Err(format!("slot {slot} holds `{fill}`")),
             }
             canon.slots.push(slot);
             canon.kernel = self.int(&format!("{path}.kernel"))?;

@@ -3,7 +3,7 @@
 use super::model::{BlockNorms, Family, Model, QkNorm};
 use super::names::{self, Layout};
 
-/// One class.
+/// A class of `transformers`, or of published code for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Class {
     /// `model_type` of its configuration.

@@ -9,17 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use dsl::{Decimal, Problem};
 
 use super::LeftOut;
-use super::node::{Node, Value};
+use super::node::{Node, NodeValue};
 
 /// A key that changes the computation and has only these supported values.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct KeyRule {
     pub(crate) values: &'static [&'static str],
-    /// What is said about another value: the key in backquotes, and `{}` for the value.
+    /// The message about another value: the key in backquotes, and `{}` for the value.
     pub(crate) sentence: &'static str,
 }
 
-impl Rule {
+impl KeyRule {
     fn key(&self) -> &'static str {
         key_of(self.sentence)
     }
@@ -42,7 +42,7 @@ pub struct Keys<'a> {
 impl<'a> Keys<'a> {
     /// The keys of a parsed file. Refuses a file that is not a map.
     pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, Problem> {
-        let Value::Map(_) = &root.value else {
+        let NodeValue::Map(_) = &root.value else {
             let message = format!("it has {} instead of keys with values", root.value.shown());
             return Err(Problem::in_file(file, message, "give the configuration file itself"));
         };
@@ -66,11 +66,11 @@ impl<'a> Keys<'a> {
     pub fn node(&self, key: &str) -> Option<&'a Node> {
         let node = self.leaves.get(key)?;
         self.taken.borrow_mut().insert(key.to_owned());
-        Some(*node).filter(|node| node.value != Value::Null)
+        Some(*node).filter(|node| node.value != NodeValue::Null)
     }
 
     /// The file and line of a key.
-    pub fn place(&self, key: &str) -> String {
+    pub fn location(&self, key: &str) -> String {
         match self.leaves.get(key) {
             Some(node) => format!("{}:{}", self.file, node.line),
             None => self.file.to_owned(),
@@ -88,7 +88,7 @@ impl<'a> Keys<'a> {
 
     /// An error about a key.
     pub(crate) fn error(&self, key: &str, message: String, help: impl Into<String>) -> Problem {
-        Problem::in_file(self.place(key), message, help)
+        Problem::in_file(self.location(key), message, help)
     }
 
     pub(crate) fn wrong(&self, key: &str, wanted: &str) -> Problem {
@@ -103,7 +103,7 @@ impl<'a> Keys<'a> {
         number.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
     }
 
-    /// The same, or this default without the key.
+    /// A whole number from 0 to 2^48, or this default without the key.
     pub fn int_or(&self, key: &str, default: i64) -> Result<i64, Problem> {
         Ok(self.int(key)?.unwrap_or(default))
     }
@@ -131,9 +131,13 @@ impl<'a> Keys<'a> {
     pub fn bool_or(&self, key: &str, default: bool) -> Result<bool, Problem> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(default),
-            Some(Value::Bool(b)) => Ok(*b),
+            Some(NodeValue::Bool(b)) => Ok(*b),
             Some(
-                Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_),
+                NodeValue::Null
+                | NodeValue::Number(_)
+                | NodeValue::Text(_)
+                | NodeValue::List(_)
+                | NodeValue::Map(_),
             ) => Err(self.wrong(key, "true or false")),
         }
     }
@@ -142,28 +146,32 @@ impl<'a> Keys<'a> {
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, Problem> {
         match self.node(key).map(|node| &node.value) {
             None => Ok(None),
-            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(NodeValue::Text(text)) => Ok(Some(text)),
             Some(
-                Value::Null | Value::Number(_) | Value::Bool(_) | Value::List(_) | Value::Map(_),
+                NodeValue::Null
+                | NodeValue::Number(_)
+                | NodeValue::Bool(_)
+                | NodeValue::List(_)
+                | NodeValue::Map(_),
             ) => Err(self.wrong(key, "a text")),
         }
     }
 
     /// Reads a key that has only some supported values.
-    pub(crate) fn check(&self, rule: &Rule) -> Result<(), Problem> {
+    pub(crate) fn check(&self, rule: &KeyRule) -> Result<(), Problem> {
         self.only(rule.key(), rule.values, rule.sentence)
     }
 
-    /// The same for several keys.
-    pub(crate) fn check_all(&self, rules: &[Rule]) -> Result<(), Problem> {
+    /// Reads several keys that have only some supported values.
+    pub(crate) fn check_all(&self, rules: &[KeyRule]) -> Result<(), Problem> {
         rules.iter().try_for_each(|rule| self.check(rule))
     }
 
-    /// The same for a key or values that are not known before. The sentence has `{}` for another value.
+    /// Like [`Keys::check`], for a key or values that only the caller knows. The sentence has `{}` for another value.
     pub(crate) fn only(&self, key: &str, values: &[&str], sentence: &str) -> Result<(), Problem> {
         let Some(node) = self.node(key) else { return Ok(()) };
         let equal = |text: &&str| match (&node.value, Decimal::parse(text)) {
-            (Value::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
+            (NodeValue::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
             (value, _) => value.plain() == **text,
         };
         if values.iter().any(equal) {
@@ -194,11 +202,11 @@ impl<'a> Keys<'a> {
     }
 
     /// Reads a key with one supported value, which has no effect, and lists it.
-    pub(crate) fn neutral(&self, rule: &Rule) -> Result<(), Problem> {
+    pub(crate) fn neutral(&self, rule: &KeyRule) -> Result<(), Problem> {
         self.only_neutral(rule.key(), rule.values, rule.sentence)
     }
 
-    /// The same for a key or values that are not known before.
+    /// Like [`Keys::neutral`], for a key or values that only the caller knows.
     pub(crate) fn only_neutral(
         &self,
         key: &str,
@@ -207,18 +215,18 @@ impl<'a> Keys<'a> {
     ) -> Result<(), Problem> {
         self.only(key, values, sentence)?;
         if let Some(node) = self.node(key) {
-            let why = format!("{}, which has no effect", node.value.shown());
-            self.neutral.borrow_mut().push(LeftOut { name: key.to_owned(), why });
+            let reason = format!("{}, which has no effect", node.value.shown());
+            self.neutral.borrow_mut().push(LeftOut { name: key.to_owned(), reason });
         }
         Ok(())
     }
 
     /// Lists a key that does not matter for arch, weights or recipe.
-    pub fn left(&self, key: &str, why: &str) {
-        let is_set = self.node(key).is_some_and(|node| node.value != Value::Map(Vec::new()));
+    pub fn leave_out(&self, key: &str, reason: &str) {
+        let is_set = self.node(key).is_some_and(|node| node.value != NodeValue::Map(Vec::new()));
         if is_set || !self.below(key).is_empty() {
-            let left = LeftOut { name: key.to_owned(), why: why.to_owned() };
-            self.neutral.borrow_mut().push(left);
+            let left_out = LeftOut { name: key.to_owned(), reason: reason.to_owned() };
+            self.neutral.borrow_mut().push(left_out);
         }
         self.idle(&[key]);
     }
@@ -242,12 +250,14 @@ impl<'a> Keys<'a> {
         let taken = self.taken.borrow();
         let untaken = || self.leaves.iter().filter(|(key, _)| !taken.contains(*key));
         // A key set to null switches nothing on, whatever it means.
-        for (key, _) in untaken().filter(|(_, node)| node.value == Value::Null) {
-            let why = "null, which has no effect".to_owned();
-            self.neutral.borrow_mut().push(LeftOut { name: key.clone(), why });
+        for (key, _) in untaken().filter(|(_, node)| node.value == NodeValue::Null) {
+            let reason = "null, which has no effect".to_owned();
+            self.neutral.borrow_mut().push(LeftOut { name: key.clone(), reason });
         }
-        let left: Vec<&String> =
-            untaken().filter(|(_, node)| node.value != Value::Null).map(|(key, _)| key).collect();
+        let left: Vec<&String> = untaken()
+            .filter(|(_, node)| node.value != NodeValue::Null)
+            .map(|(key, _)| key)
+            .collect();
         let Some(first) = left.first() else { return Ok(()) };
         let more = match left.len() - 1 {
             0 => String::new(),
@@ -268,8 +278,12 @@ impl<'a> Keys<'a> {
 
 pub(crate) fn number(node: &Node) -> Option<Decimal> {
     match &node.value {
-        Value::Number(digits) => Decimal::parse(digits).ok(),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+        NodeValue::Number(digits) => Decimal::parse(digits).ok(),
+        NodeValue::Null
+        | NodeValue::Bool(_)
+        | NodeValue::Text(_)
+        | NodeValue::List(_)
+        | NodeValue::Map(_) => None,
     }
 }
 

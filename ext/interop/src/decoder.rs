@@ -54,7 +54,7 @@ pub(crate) fn model(compiled: &Compiled, qk_norm: QkNorm) -> Option<Model> {
         hidden: Some(*in_layer("mlp.gate")?.first()?),
         tied: shape(graph, "head.output").is_none(),
         canon: Canon::NONE,
-        init: Init::of(compiled),
+        init: Init::from_compiled(compiled),
         options: ModelOptions {
             norms: match (has("pre_mixer"), has("post_mixer")) {
                 (true, true) => BlockNorms::Around,
@@ -116,6 +116,6 @@ fn attention(body: &Body, qk_norm: QkNorm, bias: bool) -> Option<Attention> {
 fn inverse_square(scale: Root) -> Option<i64> {
     let square = scale.mul(scale)?;
     let Ratio { num, den } = Ratio::new(1, 1)?.div(square.radicand)?;
-    let whole = square.degree == 1 && den == 1 && num > 0 && scale.radicand.num > 0;
-    i64::try_from(num).ok().filter(|_| whole)
+    let is_integer = square.degree == 1 && den == 1 && num > 0 && scale.radicand.num > 0;
+    i64::try_from(num).ok().filter(|_| is_integer)
 }

@@ -6,7 +6,7 @@ use dsl::Problem;
 
 use super::class::{CLASSES, Class};
 use super::init::Init;
-use super::lay::{self, Entry, Target};
+use super::lay::{self, Target, TensorEntry};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{self, GatedNorm, Layout};
 use super::{arch, decoder};
@@ -29,7 +29,7 @@ pub struct Described {
 pub struct Changed {
     /// Name of the tensor in the file.
     pub name: String,
-    /// How its values become ours.
+    /// The computation that makes our values of its values.
     pub how: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl Described {
         &self,
         ours: &Compiled,
     ) -> Result<Option<(String, String, String)>, Problem> {
-        let same = Model { init: Init::of(ours), ..self.model.clone() };
+        let same = Model { init: Init::from_compiled(ours), ..self.model.clone() };
         let theirs = arch::compile(&ours.name, &same.text(&ours.name, ""))?;
         if arch::is_same(ours, &theirs) {
             return Ok(None);
@@ -94,7 +94,7 @@ impl Described {
     }
 
     /// Every tensor of this model in a program.
-    pub fn entries(&self, target: Target, params: &[Param]) -> Vec<Entry> {
+    pub fn entries(&self, target: Target, params: &[Param]) -> Vec<TensorEntry> {
         let prefixed = target == Target::Lingua && self.model.attention().is_none();
         let mut entries =
             lay::entries(&self.model, self.names(target), self.norm, prefixed, params);

@@ -2,8 +2,8 @@
 //! script for its trainer, a module of PyTorch, a model card.
 //!
 //! Whatever the other format cannot express of the arch or the training is refused, never approximated: importing the
-//! output gives the same graph, manifest, recipe and bits, but for norms of Gemma 2 ([`Source::theirs`]). The folder is
-//! written completely or not at all.
+//! output gives the same graph, manifest, recipe and bits, but for norms of Gemma 2 ([`ArchWeights::theirs`]). The folder
+//! is written completely or not at all.
 
 mod card;
 
@@ -24,8 +24,8 @@ use super::folder::{put, write_folder};
 use super::lay::{self, Target};
 use super::model::{Family, Model, RopeLayout};
 use super::names::GatedNorm;
-use super::node::{Node, Value};
-use super::source::Source;
+use super::node::{Node, NodeValue};
+use super::source::ArchWeights;
 use super::store::{Planned, Store, write_safetensors};
 use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG};
 use super::tokenizer::{self, Mark, Tokenizer};
@@ -97,7 +97,7 @@ const TEMPLATES: [(&str, &str); 7] = [
 /// Everything computed before writing starts.
 struct Plan<'a> {
     request: &'a Request<'a>,
-    weights: Option<Source>,
+    weights: Option<ArchWeights>,
     seq_len: i64,
     written: RefCell<Vec<String>>,
 }
@@ -119,7 +119,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, Problem> 
     let weights = match request.weights {
         None => None,
         Some(path) => {
-            let source = Source::open(request.compiled, path)?;
+            let source = ArchWeights::open(request.compiled, path)?;
             check_attested(request.origin, &source.store)?;
             Some(source)
         }
@@ -219,7 +219,7 @@ impl Plan<'_> {
         })
     }
 
-    fn needed_weights(&self) -> Result<&Source, Problem> {
+    fn needed_weights(&self) -> Result<&ArchWeights, Problem> {
         self.weights.as_ref().ok_or_else(|| {
             let help = "add --weights FILE, or name a finished run instead of its lock";
             Problem::in_file(self.name(), "a Hugging Face folder needs weights", help)
@@ -325,16 +325,16 @@ impl Plan<'_> {
     fn class_files(
         &self,
         folder: &Path,
-        weights: &Source,
+        weights: &ArchWeights,
         described: &Described,
     ) -> Result<(), Problem> {
         let entries = described.entries(Target::HuggingFace, self.request.compiled.graph.params());
         let mut config = hf::write(described, self.seq_len, self.request.dtype.torch());
-        if let Value::Map(keys) = &mut config {
+        if let NodeValue::Map(keys) = &mut config {
             let known = ["bos_token_id", "eos_token_id"].into_iter().zip(self.marks());
             for (name, id) in known.filter(|(_, id)| id != "null") {
                 // A list of ids is written as it is.
-                let value = Node { value: Value::Number(id), line: 0 };
+                let value = Node { value: NodeValue::Number(id), line: 0 };
                 if let Some((_, node)) = keys.iter_mut().find(|(key, _)| key == name) {
                     *node = value;
                 }
@@ -364,7 +364,12 @@ impl Plan<'_> {
     }
 
     /// `model.safetensors` with the names of a generated module's tensors.
-    fn module_weights(&self, folder: &Path, weights: &Source, prefix: &str) -> Result<(), Problem> {
+    fn module_weights(
+        &self,
+        folder: &Path,
+        weights: &ArchWeights,
+        prefix: &str,
+    ) -> Result<(), Problem> {
         let params = self.request.compiled.graph.params();
         let named = torch::tensor_names(params).into_iter().zip(params);
         let planned: Vec<Planned> = named
@@ -414,10 +419,10 @@ impl Plan<'_> {
         }
         // The published loader reads these keys in addition to `model`.
         if !root.iter().any(|(key, _)| key == "data") {
-            let length = Value::Number(self.seq_len.to_string());
+            let length = NodeValue::Number(self.seq_len.to_string());
             training::put(&mut root, "data.seq_len", length);
         }
-        self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
+        self.put(folder, "default/params.json", &json::write(&NodeValue::Map(root)))?;
         if let Some(weights) = &self.weights {
             let params = self.request.compiled.graph.params();
             let entries = described.entries(Target::Lingua, params);
@@ -444,7 +449,7 @@ impl Plan<'_> {
         let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
         let z_loss = experiment.is_some_and(|e| !e.loss.nll_square.is_zero());
         let model = lingua::write(described, z_loss, &seed, self.seq_len);
-        root.insert(0, ("name".to_owned(), Node { value: Value::Text(self.name()), line: 0 }));
+        root.insert(0, ("name".to_owned(), Node { value: NodeValue::Text(self.name()), line: 0 }));
         training::put(root, "model", model);
     }
 
@@ -488,7 +493,7 @@ impl Plan<'_> {
         let (mut root, devices) = training::write(experiment)?;
         self.model_keys(&mut root, described);
         let dump = format!("runs/{}", experiment.name);
-        root.insert(1, ("dump_dir".to_owned(), Node { value: Value::Text(dump), line: 0 }));
+        root.insert(1, ("dump_dir".to_owned(), Node { value: NodeValue::Text(dump), line: 0 }));
         let text = self.render(
             "recipe.yaml",
             context! {
@@ -500,7 +505,7 @@ impl Plan<'_> {
                 seq_len => self.seq_len,
                 tokens => experiment.batch.tokens_per_step,
                 total => experiment.budget.tokens,
-                body => yaml::write(&Value::Map(root)),
+                body => yaml::write(&NodeValue::Map(root)),
             },
         )?;
         self.put(folder, "recipe.yaml", &text)

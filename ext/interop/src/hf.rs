@@ -18,7 +18,7 @@ use super::described::Described;
 use super::init::Init;
 use super::messages;
 use super::model::{Canon, Family, Mixer, RopeLayout};
-use super::node::Value;
+use super::node::NodeValue;
 
 pub(crate) use write::{canon_set, float, our_keys, turned_channels};
 pub use write::{check_class, write};
@@ -110,12 +110,14 @@ fn read_class(
 fn general(keys: &Keys<'_>, class: &Class) -> Result<(), Problem> {
     if let Some(node) = keys.node("architectures") {
         let is_class = match &node.value {
-            Value::List(items) => {
+            NodeValue::List(items) => {
                 matches!(items.as_slice(), [only] if only.value.plain() == class.name)
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => {
-                false
-            }
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Number(_)
+            | NodeValue::Text(_)
+            | NodeValue::Map(_) => false,
         };
         if !is_class {
             return Err(messages::other_class(keys, class.model_type, class.name));
@@ -123,13 +125,13 @@ fn general(keys: &Keys<'_>, class: &Class) -> Result<(), Problem> {
     }
     keys.idle(GENERAL);
     for key in SAMPLING {
-        keys.left(
+        keys.leave_out(
             key,
             "it is for generation in `transformers`; `generate` and `serve` have options",
         );
     }
     for key in UNREAD {
-        keys.left(key, "no class of `transformers` reads it");
+        keys.leave_out(key, "no class of `transformers` reads it");
     }
     keys.neutral(&messages::USE_L2WARP)?;
     keys.check_all(&messages::GENERAL)
@@ -194,8 +196,8 @@ pub(super) fn canon(
 ) -> Result<(Canon, bool), Problem> {
     let at = |name: &str| format!("{prefix}{name}");
     let set = keys.text(&at("canon_set"))?.unwrap_or_default();
-    if let Some(other) = set.chars().find(|c| !letters.contains(*c)) {
-        return Err(messages::no_such_slot(keys, &at("canon_set"), other, letters));
+    if let Some(letter) = set.chars().find(|c| !letters.contains(*c)) {
+        return Err(messages::no_such_slot(keys, &at("canon_set"), letter, letters));
     }
     if keys.bool_or(&at("canon_bias"), false)? {
         return Err(messages::canon_has_no_bias(keys, &at("canon_bias")));

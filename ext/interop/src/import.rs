@@ -22,7 +22,7 @@ use super::folder::{
 use super::lay::Target;
 use super::names::GatedNorm;
 use super::record::RECORD;
-use super::source::{Source, differing};
+use super::source::{ArchWeights, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::text_files::{self, CopiedFile, TextSettings};
 use super::training::{self, Training};
@@ -55,7 +55,7 @@ pub struct Imported {
     /// The published training, if the files give it.
     pub training: Option<Training>,
     /// The weights, if they were asked for and found.
-    pub weights: Option<Source>,
+    pub weights: Option<ArchWeights>,
     /// Whether the source is a trainer's recipe, without weights.
     pub from_recipe: bool,
     /// Where weights were looked for and not found.
@@ -95,26 +95,40 @@ impl Kind {
             Kind::Lingua { .. } | Kind::Recipe(_) => Target::Lingua,
         }
     }
+
+    /// Where weights are looked for; nowhere for a recipe.
+    fn usual_weights(&self) -> Vec<PathBuf> {
+        match self {
+            Kind::HuggingFace { config, .. } => vec![
+                config.with_file_name(SINGLE),
+                config.with_file_name(INDEX),
+                config.with_file_name(TORCH),
+                config.with_file_name(DEFAULT).join(PTH),
+            ],
+            Kind::Lingua { params, .. } => vec![params.with_file_name(PTH)],
+            Kind::Recipe(_) => Vec::new(),
+        }
+    }
 }
 
-fn hugging(folder: &Path) -> Option<Kind> {
+fn hugging_face_folder(folder: &Path) -> Option<Kind> {
     let config = file(folder.join(CONFIG))?;
     let names = [SINGLE, INDEX, TORCH, TORCH_INDEX];
     let weights = names.iter().find_map(|name| file(folder.join(name)));
     Some(Kind::HuggingFace { config, weights })
 }
 
-fn released(folder: &Path) -> Option<Kind> {
+fn lingua_folder(folder: &Path) -> Option<Kind> {
     let params = file(folder.join(PARAMS))?;
     Some(Kind::Lingua { params, weights: file(folder.join(PTH)), config: None })
 }
 
 /// The kind of a folder. The release has its variants in subfolders, and a `config.json` without weights above them.
-fn of_folder(folder: &Path) -> Option<Kind> {
-    let variant = || released(&folder.join(DEFAULT));
-    match hugging(folder) {
+fn kind_of_folder(folder: &Path) -> Option<Kind> {
+    let variant = || lingua_folder(&folder.join(DEFAULT));
+    match hugging_face_folder(folder) {
         Some(Kind::HuggingFace { config, weights: None }) => {
-            match released(folder).or_else(variant) {
+            match lingua_folder(folder).or_else(variant) {
                 Some(Kind::Lingua { params, weights: Some(weights), .. }) => {
                     Some(Kind::Lingua { params, weights: Some(weights), config: Some(config) })
                 }
@@ -122,7 +136,7 @@ fn of_folder(folder: &Path) -> Option<Kind> {
             }
         }
         Some(kind) => Some(kind),
-        None => released(folder).or_else(variant),
+        None => lingua_folder(folder).or_else(variant),
     }
 }
 
@@ -140,7 +154,7 @@ fn variants(folder: &Path) -> Vec<String> {
 fn kind(source: &Path) -> Result<Kind, Problem> {
     let refuse = |message: String, help: &str| Err(Problem::in_file(shown(source), message, help));
     if source.is_dir() {
-        if let Some(kind) = of_folder(source) {
+        if let Some(kind) = kind_of_folder(source) {
             return Ok(kind);
         }
         let message = format!("this folder has no {CONFIG} and no {PARAMS}");
@@ -160,10 +174,10 @@ fn kind(source: &Path) -> Result<Kind, Problem> {
     match source.file_name().and_then(|name| name.to_str()) {
         _ if !source.exists() => refuse("it does not exist".to_owned(), "name a folder or a file"),
         Some(CONFIG) => {
-            of_folder(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
+            kind_of_folder(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
         }
         Some(PARAMS) => {
-            released(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
+            lingua_folder(folder).map_or_else(|| refuse("it is not a file".to_owned(), ""), Ok)
         }
         Some(name) if name.ends_with(".yaml") || name.ends_with(".yml") => {
             Ok(Kind::Recipe(source.to_owned()))
@@ -178,10 +192,10 @@ fn kind(source: &Path) -> Result<Kind, Problem> {
 /// Compares a release's `config.json` with the model of its `params.json`. A configuration that is too short to
 /// describe a model is left out.
 fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), Problem> {
-    let place = shown(config);
+    let file = shown(config);
     let (bytes, read) = bytes_of(config)?;
-    let root = json::read(&place, &bytes)?;
-    let above = Keys::new(&place, &root).and_then(|keys| hf::released(&keys));
+    let root = json::read(&file, &bytes)?;
+    let above = Keys::new(&file, &root).and_then(|keys| hf::released(&keys));
     let reason = match above {
         Err(error) => format!("it does not describe a model: {}", error.message),
         Ok(above) => match differing(&above.model, &described.model) {
@@ -189,11 +203,11 @@ fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOu
             Some((has, wants)) => {
                 let message = format!("it says `{has}`, but {PARAMS} says `{wants}`");
                 let help = "name a release with files of one model, or the variant's folder";
-                return Err(Problem::in_file(place, message, help));
+                return Err(Problem::in_file(file, message, help));
             }
         },
     };
-    Ok((read, LeftOut { name: CONFIG.to_owned(), why: reason }))
+    Ok((read, LeftOut { name: CONFIG.to_owned(), reason }))
 }
 
 /// Reads and checks everything; writes nothing.
@@ -206,24 +220,13 @@ pub fn read(request: &Request<'_>) -> Result<Imported, Problem> {
     };
     let Configuration { described, training, texts, mut left_out, mut files } =
         Configuration::read(&kind, config, request.devices)?;
-    let Text { name, text, compiled } = Text::of(request, &kind, config, &described)?;
+    let ArchText { name, text, compiled } = ArchText::compile(request, &kind, config, &described)?;
     if let Kind::Lingua { config: Some(above), .. } = &kind {
         let (read, idle) = check_above(above, &described)?;
         files.push(read);
         left_out.push(idle);
     }
-    let looked_for = match (&kind, weights) {
-        (Kind::HuggingFace { config, .. }, None) => vec![
-            config.with_file_name(SINGLE),
-            config.with_file_name(INDEX),
-            config.with_file_name(TORCH),
-            config.with_file_name(DEFAULT).join(PTH),
-        ],
-        (Kind::Lingua { params, .. }, None) => vec![params.with_file_name(PTH)],
-        (Kind::HuggingFace { .. } | Kind::Lingua { .. }, Some(_)) | (Kind::Recipe(_), _) => {
-            Vec::new()
-        }
-    };
+    let looked_for = if weights.is_none() { kind.usual_weights() } else { Vec::new() };
     let weights = match weights.filter(|_| request.weights) {
         None => None,
         Some(path) => {
@@ -231,7 +234,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, Problem> {
             left_out.extend(idle);
             files.extend(store.index.iter().chain(&store.files).cloned());
             let params = compiled.graph.params();
-            let source = Source::described(store, &described, kind.target(), params, path)?;
+            let source = ArchWeights::described(store, &described, kind.target(), params, path)?;
             left_out.extend(source.left_out.iter().cloned());
             Some(source)
         }
@@ -239,11 +242,15 @@ pub fn read(request: &Request<'_>) -> Result<Imported, Problem> {
     let from_recipe = matches!(kind, Kind::Recipe(_));
     let mut copied = Vec::new();
     if let (false, Some(folder)) = (from_recipe, folder_of_tokenizer(&kind, config)) {
-        let (text_files, other) = text_files::in_folder(folder)?;
+        let (text_files, not_copied) = text_files::in_folder(folder)?;
         files.extend(text_files.iter().map(|file| file.read.clone()));
-        left_out.extend(other);
+        left_out.extend(not_copied);
         copied = text_files;
     }
+    let unread = match looked_for.is_empty() {
+        true => Vec::new(),
+        false => like_weights(config.parent().unwrap_or(Path::new(""))),
+    };
     Ok(Imported {
         name,
         described,
@@ -252,11 +259,8 @@ pub fn read(request: &Request<'_>) -> Result<Imported, Problem> {
         training,
         weights,
         from_recipe,
-        unread: match looked_for.is_empty() {
-            true => Vec::new(),
-            false => like_weights(config.parent().unwrap_or(Path::new(""))),
-        },
         looked_for,
+        unread,
         left_out,
         files,
         texts,
@@ -275,18 +279,18 @@ struct Configuration {
 
 impl Configuration {
     fn read(kind: &Kind, config: &Path, devices: Option<i64>) -> Result<Configuration, Problem> {
-        let place = shown(config);
+        let file = shown(config);
         let (bytes, read) = bytes_of(config)?;
         let root = match kind {
-            Kind::Recipe(_) => yaml::read(&place, &bytes)?,
-            Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&place, &bytes)?,
+            Kind::Recipe(_) => yaml::read(&file, &bytes)?,
+            Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&file, &bytes)?,
         };
-        let keys = Keys::new(&place, &root)?;
+        let keys = Keys::new(&file, &root)?;
         let mut left_out = Vec::new();
         let (described, training) = match kind.target() {
             Target::HuggingFace if devices.is_some() => {
                 let message = "a Hugging Face folder has no training settings";
-                return Err(Problem::in_file(place, message, "remove --devices"));
+                return Err(Problem::in_file(file, message, "remove --devices"));
             }
             Target::HuggingFace => (hf::read(&keys)?, None),
             Target::Lingua => lingua_keys(&keys, devices, &mut left_out)?,
@@ -294,11 +298,11 @@ impl Configuration {
         left_out.extend(keys.neutrals());
         // A recipe has a field for it: platform.kernels.gated_norm.
         if described.norm == GatedNorm::Reference && training.is_none() {
-            let why =
+            let reason =
                 "it chooses a kernel for norms and gates, which only a recipe does".to_owned();
-            left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
+            left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), reason });
         }
-        let texts = TextSettings::of(&keys, &file_name(config))?;
+        let texts = TextSettings::from_keys(&keys, &file_name(config))?;
         Ok(Configuration { described, training, texts, left_out, files: vec![read] })
     }
 }
@@ -310,7 +314,7 @@ fn lingua_keys(
     left_out: &mut Vec<LeftOut>,
 ) -> Result<(Described, Option<Training>), Problem> {
     let described = lingua::read(keys)?;
-    let training = if training::is_there(keys) {
+    let training = if training::has_training(keys) {
         let vocab = described.model.vocab;
         let (training, idle) = training::read(keys, vocab, described.norm, devices)?;
         left_out.extend(idle);
@@ -332,19 +336,19 @@ fn lingua_keys(
 }
 
 /// The arch of a model, under a name that the language allows.
-struct Text {
+struct ArchText {
     name: String,
     text: String,
     compiled: Compiled,
 }
 
-impl Text {
-    fn of(
+impl ArchText {
+    fn compile(
         request: &Request<'_>,
         kind: &Kind,
         config: &Path,
         described: &Described,
-    ) -> Result<Text, Problem> {
+    ) -> Result<ArchText, Problem> {
         let name = match request.name {
             Some(name) => name.to_owned(),
             None => identifier(&likely_name(request.source, kind)),
@@ -358,20 +362,20 @@ impl Text {
         let doc = format!("Imported from {}.", file_name(request.source));
         let text = described.text(&name, &doc);
         let error = match arch::compile(&name, &text) {
-            Ok(compiled) => return Ok(Text { name, text, compiled }),
+            Ok(compiled) => return Ok(ArchText { name, text, compiled }),
             Err(error) => error,
         };
         // The name may be a keyword, or that of a definition that the text uses.
-        let other = format!("{name}_");
-        let text = described.text(&other, &doc);
-        match (arch::compile(&other, &text), request.name) {
+        let longer_name = format!("{name}_");
+        let text = described.text(&longer_name, &doc);
+        match (arch::compile(&longer_name, &text), request.name) {
             (Err(_), _) => Err(error.at(shown(config))),
             (Ok(_), Some(_)) => {
                 let message =
                     format!("`{name}` cannot be the name of an arch: the language uses it");
-                Err(Problem::in_file("--name", message, format!("write `--name {other}`")))
+                Err(Problem::in_file("--name", message, format!("write `--name {longer_name}`")))
             }
-            (Ok(compiled), None) => Ok(Text { name: other, text, compiled }),
+            (Ok(compiled), None) => Ok(ArchText { name: longer_name, text, compiled }),
         }
     }
 }
@@ -492,8 +496,8 @@ impl Imported {
         for Changed { name, how } in self.changed() {
             let _ = writeln!(out, "\n[[changed]]\nname = {}\nhow = {}", text(&name), text(how));
         }
-        for LeftOut { name, why } in &self.left_out {
-            let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(why));
+        for LeftOut { name, reason } in &self.left_out {
+            let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(reason));
         }
         out
     }

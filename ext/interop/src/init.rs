@@ -24,7 +24,7 @@ static TABLES: LazyLock<BTreeMap<String, Init>> = LazyLock::new(|| {
     tables.collect()
 });
 
-/// Rule by role, as a compiled arch lists them.
+/// KeyRule by role, as a compiled arch lists them.
 fn rows(entries: &[Entry]) -> BTreeMap<String, String> {
     let row = |entry: &Entry| {
         let Entry::Set { path, value, .. } = entry else { return None };
@@ -84,7 +84,7 @@ impl Init {
     }
 
     /// The distributions of a compiled arch.
-    pub(crate) fn of(compiled: &Compiled) -> Init {
+    pub(crate) fn from_compiled(compiled: &Compiled) -> Init {
         let fields = compiled.fields.iter();
         let rows = fields.filter_map(|f| Some((f.path.strip_prefix("init.")?, &f.value)));
         Init::from_rows(rows.map(|(role, rule)| (role.to_owned(), rule.clone())).collect())
@@ -100,7 +100,7 @@ impl Init {
         (format!("init {name}_init {{\n{rows}}}\n\n"), format!("{name}_init"))
     }
 
-    /// Rule by role.
+    /// KeyRule by role.
     pub fn rows(&self) -> &BTreeMap<String, String> {
         &self.0
     }

@@ -6,14 +6,14 @@
 use disk::content::{Content, START};
 use dsl::Problem;
 
-use super::node::{MAX_BYTES, MAX_DEPTH, Node, Value};
+use super::node::{MAX_BYTES, MAX_DEPTH, Node, NodeValue};
 
 /// Reads one value with nothing after it.
 pub fn read(name: &str, bytes: &[u8]) -> Result<Node, Problem> {
-    let fail = |line: usize, why: String| {
+    let fail = |line: usize, reason: String| {
         Problem::in_file(
             format!("{name}:{line}"),
-            format!("it is not JSON: {why}"),
+            format!("it is not JSON: {reason}"),
             "use the original file",
         )
     };
@@ -32,8 +32,8 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, Problem> {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         fail(1 + count_lines(before), "a byte that is not UTF-8".to_owned())
     })?;
-    let mut reader = Reader { rest: text.trim_start_matches('\u{feff}'), line: 1, values: 0 };
-    let node = reader.value(0).map_err(|why| fail(reader.line, why))?;
+    let mut reader = JsonReader { rest: text.trim_start_matches('\u{feff}'), line: 1, values: 0 };
+    let node = reader.value(0).map_err(|reason| fail(reader.line, reason))?;
     reader.blanks();
     match reader.rest.chars().next() {
         None => Ok(node),
@@ -48,13 +48,13 @@ fn count_lines(bytes: &[u8]) -> usize {
 /// The maximum number of values in one file: each takes a hundred bytes of memory, but only two of the file.
 const MAX_VALUES: usize = 4_000_000;
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     rest: &'a str,
     line: usize,
     values: usize,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn blanks(&mut self) {
         let after = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
         let skipped = self.rest.len() - after.len();
@@ -72,12 +72,16 @@ impl Reader<'_> {
         }
     }
 
-    fn want(&mut self, word: &str) -> Result<(), String> {
+    fn require(&mut self, word: &str) -> Result<(), String> {
         self.blanks();
-        if self.take(word) { Ok(()) } else { Err(format!("{} instead of `{word}`", self.here())) }
+        if self.take(word) {
+            Ok(())
+        } else {
+            Err(format!("{} instead of `{word}`", self.next_shown()))
+        }
     }
 
-    fn here(&self) -> String {
+    fn next_shown(&self) -> String {
         match self.rest.chars().next() {
             Some(c) => format!("{c:?}"),
             None => "the end".to_owned(),
@@ -99,56 +103,56 @@ impl Reader<'_> {
         } else if self.take("[") {
             self.list(depth)?
         } else if self.take("\"") {
-            Value::Text(self.text()?)
+            NodeValue::Text(self.text()?)
         } else if self.take("true") {
-            Value::Bool(true)
+            NodeValue::Bool(true)
         } else if self.take("false") {
-            Value::Bool(false)
+            NodeValue::Bool(false)
         } else if self.take("null") {
-            Value::Null
+            NodeValue::Null
         } else {
-            Value::Number(self.number()?)
+            NodeValue::Number(self.number()?)
         };
         Ok(Node { value, line })
     }
 
-    fn map(&mut self, depth: usize) -> Result<Value, String> {
+    fn map(&mut self, depth: usize) -> Result<NodeValue, String> {
         let mut entries: Vec<(String, Node)> = Vec::new();
-        let mut places = std::collections::BTreeMap::new();
+        let mut lines = std::collections::BTreeMap::new();
         self.blanks();
         if self.take("}") {
-            return Ok(Value::Map(entries));
+            return Ok(NodeValue::Map(entries));
         }
         loop {
-            self.want("\"")?;
+            self.require("\"")?;
             let line = self.line;
             let key = self.text()?;
-            if let Some(first) = places.insert(key.clone(), line) {
+            if let Some(first) = lines.insert(key.clone(), line) {
                 return Err(format!("{key:?} is on line {first} and again on line {line}"));
             }
-            self.want(":")?;
+            self.require(":")?;
             entries.push((key, self.value(depth + 1)?));
             self.blanks();
             if self.take("}") {
-                return Ok(Value::Map(entries));
+                return Ok(NodeValue::Map(entries));
             }
-            self.want(",")?;
+            self.require(",")?;
         }
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value, String> {
+    fn list(&mut self, depth: usize) -> Result<NodeValue, String> {
         let mut items = Vec::new();
         self.blanks();
         if self.take("]") {
-            return Ok(Value::List(items));
+            return Ok(NodeValue::List(items));
         }
         loop {
             items.push(self.value(depth + 1)?);
             self.blanks();
             if self.take("]") {
-                return Ok(Value::List(items));
+                return Ok(NodeValue::List(items));
             }
-            self.want(",")?;
+            self.require(",")?;
         }
     }
 
@@ -221,7 +225,7 @@ impl Reader<'_> {
             .unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
         if !is_number(digits) {
-            return Err(format!("{} instead of a value", self.here()));
+            return Err(format!("{} instead of a value", self.next_shown()));
         }
         self.rest = rest;
         Ok(digits.to_owned())
@@ -236,34 +240,34 @@ pub(crate) fn is_number(text: &str) -> bool {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
         None => (text, None),
     };
-    let (whole, fraction) = match mantissa.split_once('.') {
-        Some((whole, fraction)) => (whole, Some(fraction)),
+    let (integer, fraction) = match mantissa.split_once('.') {
+        Some((integer, fraction)) => (integer, Some(fraction)),
         None => (mantissa, None),
     };
-    digits(whole)
-        && (whole == "0" || !whole.starts_with('0'))
+    digits(integer)
+        && (integer == "0" || !integer.starts_with('0'))
         && fraction.is_none_or(digits)
         && exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
 }
 
 /// A tree as JSON with two spaces per level, in the format of Python's `json.dumps(indent=2)`.
-pub fn write(value: &Value) -> String {
+pub fn write(value: &NodeValue) -> String {
     let mut out = String::new();
     put(value, 0, &mut out);
     out.push('\n');
     out
 }
 
-fn put(value: &Value, depth: usize, out: &mut String) {
+fn put(value: &NodeValue, depth: usize, out: &mut String) {
     let pad = |depth: usize| format!("\n{}", "  ".repeat(depth));
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
-        Value::Number(digits) => out.push_str(digits),
-        Value::Text(text) => out.push_str(&quoted(text)),
-        Value::List(items) if items.is_empty() => out.push_str("[]"),
-        Value::Map(entries) if entries.is_empty() => out.push_str("{}"),
-        Value::List(items) => {
+        NodeValue::Null => out.push_str("null"),
+        NodeValue::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        NodeValue::Number(digits) => out.push_str(digits),
+        NodeValue::Text(text) => out.push_str(&quoted(text)),
+        NodeValue::List(items) if items.is_empty() => out.push_str("[]"),
+        NodeValue::Map(entries) if entries.is_empty() => out.push_str("{}"),
+        NodeValue::List(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
                 out.push_str(if i > 0 { "," } else { "" });
@@ -273,7 +277,7 @@ fn put(value: &Value, depth: usize, out: &mut String) {
             out.push_str(&pad(depth));
             out.push(']');
         }
-        Value::Map(entries) => {
+        NodeValue::Map(entries) => {
             out.push('{');
             for (i, (key, node)) in entries.iter().enumerate() {
                 out.push_str(if i > 0 { "," } else { "" });

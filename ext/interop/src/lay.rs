@@ -25,7 +25,7 @@ pub enum Target {
 
 /// One foreign tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TensorEntry {
     /// Name of the tensor in the file.
     pub theirs: String,
     /// Its shape in the file.
@@ -75,7 +75,7 @@ pub(crate) fn entries(
     norm: GatedNorm,
     prefixed: bool,
     params: &[Param],
-) -> Vec<Entry> {
+) -> Vec<TensorEntry> {
     let index: BTreeMap<&str, usize> =
         params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
     // The layer that scales token vectors comes first, and has no tensors.
@@ -98,7 +98,7 @@ pub(crate) fn entries(
             };
             let is_norm =
                 ours.first().and_then(|n| params.get(*n)).is_some_and(|p| p.role == "norm");
-            entries.push(Entry {
+            entries.push(TensorEntry {
                 theirs: format!("{prefix}{}", at(row.theirs, layer)),
                 shape,
                 ours,
@@ -112,7 +112,7 @@ pub(crate) fn entries(
 }
 
 /// Reorders q and k for a program that uses the other RoPE layout.
-pub(crate) fn turn(entries: &mut [Entry], attention: &Attention, params: &[Param]) {
+pub(crate) fn turn(entries: &mut [TensorEntry], attention: &Attention, params: &[Param]) {
     let count = |n: i64| n.max(0) as u64;
     let (head_dim, rope_dims) = (count(attention.head_dim), count(attention.rope_dims));
     let to_halves = attention.layout == RopeLayout::Interleaved;
@@ -197,15 +197,16 @@ pub(super) fn our_row(row: u64, turned: RopePermutation) -> u64 {
 /// types that are not weights, copies that differ and zeros that are not zero. Returns what is left out. `rates` are
 /// RoPE's frequencies, which a file may have; `wrong` begins the error message.
 pub fn check(
-    place: &str,
+    file: &str,
     store: &Store,
-    entries: &[Entry],
+    entries: &[TensorEntry],
     rates: Option<&[f64]>,
     wrong: &str,
 ) -> Result<Vec<LeftOut>, Problem> {
     let mut faults = Vec::new();
     let mut left_out = Vec::new();
-    let known: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.theirs.as_str(), e)).collect();
+    let known: BTreeMap<&str, &TensorEntry> =
+        entries.iter().map(|e| (e.theirs.as_str(), e)).collect();
     for entry in entries {
         let Some(stored) = store.tensors.get(&entry.theirs) else {
             if entry.kind == EntryKind::Needed {
@@ -234,8 +235,8 @@ pub fn check(
         if FREQUENCIES.iter().any(|end| name.ends_with(end)) {
             match frequencies(store, name, stored, rates)? {
                 Ok(()) => {
-                    let why = "RoPE's frequencies, equal to those computed".to_owned();
-                    left_out.push(LeftOut { name: name.clone(), why });
+                    let reason = "RoPE's frequencies, equal to those computed".to_owned();
+                    left_out.push(LeftOut { name: name.clone(), reason });
                 }
                 Err(fault) => faults.push(fault),
             }
@@ -244,11 +245,11 @@ pub fn check(
         faults.push(extra(name, stored));
     }
     if !faults.is_empty() {
-        return Err(refused(place, wrong, faults));
+        return Err(refused(file, wrong, faults));
     }
     for entry in entries.iter().filter(|e| e.kind != EntryKind::Needed) {
         if store.tensors.contains_key(&entry.theirs) {
-            left_out.push(idle(place, store, entry, entries)?);
+            left_out.push(check_unused(file, store, entry, entries)?);
         }
     }
     left_out.sort();
@@ -256,12 +257,7 @@ pub fn check(
 }
 
 /// Compares a checkpoint that uses our paths with an arch's parameters.
-pub fn check_ours(
-    place: &str,
-    store: &Store,
-    params: &[Param],
-    wrong: &str,
-) -> Result<(), Problem> {
+pub fn check_ours(file: &str, store: &Store, params: &[Param], wrong: &str) -> Result<(), Problem> {
     let mut faults = Vec::new();
     let mut known = BTreeMap::new();
     for param in params {
@@ -285,17 +281,17 @@ pub fn check_ours(
             faults.push(format!("dtype: {name} is {dtype}, but weights must be F32, BF16 or F16"));
         }
     }
-    if faults.is_empty() { Ok(()) } else { Err(refused(place, wrong, faults)) }
+    if faults.is_empty() { Ok(()) } else { Err(refused(file, wrong, faults)) }
 }
 
-fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> Problem {
+fn refused(file: &str, wrong: &str, mut faults: Vec<String>) -> Problem {
     let more = match faults.len().saturating_sub(MAX_FAULTS) {
         0 => String::new(),
         more => format!("\n  … and {more} more"),
     };
     faults.truncate(MAX_FAULTS);
     let message = format!("{wrong}\n  {}{more}", faults.join("\n  "));
-    Problem::in_file(place, message, "use weights of this model")
+    Problem::in_file(file, message, "use weights of this model")
 }
 
 fn extra(name: &str, stored: &Stored) -> String {
@@ -326,7 +322,12 @@ pub(super) fn of_any_layer(name: &str) -> String {
 }
 
 /// Checks a tensor that is not used: a copy of another one, or zeros.
-fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<LeftOut, Problem> {
+fn check_unused(
+    file: &str,
+    store: &Store,
+    entry: &TensorEntry,
+    entries: &[TensorEntry],
+) -> Result<LeftOut, Problem> {
     let name = entry.theirs.clone();
     let table = entries.iter().find(|e| e.kind == EntryKind::Needed && e.ours == entry.ours);
     let total: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
@@ -334,12 +335,12 @@ fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<
     while at < total {
         let count = PIECE.min(total - at);
         let values = store.values(&name, at, count)?;
-        let (equal, why) = match (entry.kind, table) {
+        let (equal, reason) = match (entry.kind, table) {
             (EntryKind::Repeated, Some(table)) => {
-                let other = store.values(&table.theirs, at, count)?;
+                let table_values = store.values(&table.theirs, at, count)?;
                 let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 (
-                    bits(&other) == bits(&values),
+                    bits(&table_values) == bits(&values),
                     format!("it is tied to {} but differs from it", table.theirs),
                 )
             }
@@ -351,15 +352,15 @@ fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<
         };
         if !equal {
             let help = "use the checkpoint that belongs to the configuration";
-            return Err(Problem::in_file(place, format!("`{name}`: {why}"), help));
+            return Err(Problem::in_file(file, format!("`{name}`: {reason}"), help));
         }
         at += count;
     }
-    let why = match (entry.kind, table) {
+    let reason = match (entry.kind, table) {
         (EntryKind::Repeated, Some(table)) => format!("tied, and equal to {}", table.theirs),
         _ => "zeros of a convolution that the model does not have".to_owned(),
     };
-    Ok(LeftOut { name, why })
+    Ok(LeftOut { name, reason })
 }
 
 /// Whether stored frequencies equal those that RoPE computes.
@@ -387,7 +388,7 @@ fn frequencies(
 }
 
 /// The tensors to write; copies of the token table only if `repeats`.
-pub fn planned(entries: &[Entry], repeats: bool) -> Vec<(Planned, &Entry)> {
+pub fn planned(entries: &[TensorEntry], repeats: bool) -> Vec<(Planned, &TensorEntry)> {
     let written = entries.iter().filter(|e| repeats || e.kind != EntryKind::Repeated);
     written.map(|e| (Planned { name: e.theirs.clone(), shape: e.shape.clone() }, e)).collect()
 }

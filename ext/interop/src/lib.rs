@@ -85,7 +85,7 @@ pub struct LeftOut {
     /// Name of the entry.
     pub name: String,
     /// Why it can be left out, in words.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A path in the form that canonc prints.

@@ -14,7 +14,7 @@ use super::model::{
     Attention, AttentionOptions, Canon, Family, Mixer, Model, ModelOptions, QkNorm, RopeLayout,
 };
 use super::names::GatedNorm;
-use super::node::{Node, Value};
+use super::node::{Node, NodeValue};
 
 /// The published tokenizers: their names in Lingua and here, and their numbers of tokens.
 pub const TOKENIZERS: [(&str, &str, i64); 3] =
@@ -124,9 +124,8 @@ fn hidden(keys: &Keys<'_>, dim: i64) -> Result<i64, Problem> {
     let width = 8 * dim / 3;
     let width = match multiplier {
         None => width,
-        Some(by) => {
-            floor(by.mul(Decimal::from(width)).ok()).ok_or_else(|| messages::no_multiplier(keys))?
-        }
+        Some(factor) => floor(factor.mul(Decimal::from(width)).ok())
+            .ok_or_else(|| messages::no_multiplier(keys))?,
     };
     Ok(up_to(width, multiple))
 }
@@ -212,22 +211,22 @@ fn check_linear(keys: &Keys<'_>, family: Family, dim: i64) -> Result<bool, Probl
     Ok(true)
 }
 
-fn node(value: Value) -> Node {
+fn node(value: NodeValue) -> Node {
     Node { value, line: 0 }
 }
 
-fn int(n: i64) -> Value {
-    Value::Number(n.to_string())
+fn int(n: i64) -> NodeValue {
+    NodeValue::Number(n.to_string())
 }
 
-fn some(n: Option<i64>) -> Value {
-    n.map_or(Value::Null, int)
+fn some(n: Option<i64>) -> NodeValue {
+    n.map_or(NodeValue::Null, int)
 }
 
 /// `model` with every key, as in `params.json`.
-pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> Value {
+pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> NodeValue {
     let Described { model, norm, .. } = described;
-    let text = |text: &str| Value::Text(text.to_owned());
+    let text = |text: &str| NodeValue::Text(text.to_owned());
     let attention = model.attention();
     let theta = attention.map_or(decimal("10000"), |a| a.theta);
     let state = match &model.mixer {
@@ -236,44 +235,44 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
     };
     let rope_dims = attention.filter(|a| a.rope_dims != a.head_dim).map(|a| a.rope_dims);
     let mut keys = vec![
-        ("canon_set", Value::Text(canon_set(model))),
-        ("canon_bias", Value::Bool(false)),
-        ("canon_activation", Value::Bool(model.canon.silu)),
+        ("canon_set", NodeValue::Text(canon_set(model))),
+        ("canon_bias", NodeValue::Bool(false)),
+        ("canon_activation", NodeValue::Bool(model.canon.silu)),
         ("canon_kernel", int(model.canon.kernel)),
-        ("canon_residual", Value::Bool(model.canon.residual)),
-        ("qk_norm", Value::Bool(attention.is_some_and(|a| a.qk_norm != QkNorm::None))),
+        ("canon_residual", NodeValue::Bool(model.canon.residual)),
+        ("qk_norm", NodeValue::Bool(attention.is_some_and(|a| a.qk_norm != QkNorm::None))),
         ("dim", int(model.dim)),
         ("n_layers", int(model.layers)),
         ("head_dim", some(attention.map(|a| a.head_dim))),
         ("n_heads", int(model.heads())),
         ("n_kv_heads", some(attention.map(|a| a.kv_heads))),
         ("hidden_dim", some(model.hidden)),
-        ("ffn_dim_multiplier", Value::Null),
+        ("ffn_dim_multiplier", NodeValue::Null),
         ("multiple_of", int(256)),
         ("norm_eps", float(model.norm_eps)),
         ("rope_theta", float(theta)),
         ("rope_dim", some(rope_dims)),
-        ("init_base_std", Value::Null),
+        ("init_base_std", NodeValue::Null),
         ("init_std_factor", text("disabled")),
         ("max_seqlen", int(seq_len)),
-        ("seed", Value::Number(seed.to_owned())),
+        ("seed", NodeValue::Number(seed.to_owned())),
         ("vocab_size", int(model.vocab)),
-        ("weight_tying", Value::Bool(model.tied)),
+        ("weight_tying", NodeValue::Bool(model.tied)),
         ("attn_impl", text("sdpa")),
-        ("z_loss", Value::Bool(z_loss)),
-        ("sliding_window", Value::Null),
+        ("z_loss", NodeValue::Bool(z_loss)),
+        ("sliding_window", NodeValue::Null),
     ];
     if let Some(name) = model_name(model) {
         keys.push(("model_name", text(name)));
         let mlp = model.family() == Family::Mamba2 && model.hidden.is_some();
-        keys.push(("mlp_type", if mlp { text("mlp10") } else { Value::Null }));
+        keys.push(("mlp_type", if mlp { text("mlp10") } else { NodeValue::Null }));
         keys.push(("mamba_ssm", some(state)));
         // The trainer's earlier revision does not know the key.
         if *norm == GatedNorm::Reference {
-            keys.push(("zeyuan_layernorm", Value::Bool(true)));
+            keys.push(("zeyuan_layernorm", NodeValue::Bool(true)));
         }
     }
-    Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
+    NodeValue::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }
 
 /// Refuses a model that the published loader would read as another one, or not at all: it ignores some of the keys that
@@ -338,15 +337,15 @@ pub(crate) fn init_of(family: Family) -> Init {
 }
 
 /// Keys that only canonc reads: initial distributions, and RoPE by halves.
-pub fn ours(model: &Model) -> Option<Value> {
+pub fn ours(model: &Model) -> Option<NodeValue> {
     let init = hf::our_keys(&model.init, false, model.init == init_of(model.family()));
     let half = model.attention().is_some_and(|attention| attention.layout == RopeLayout::Half);
     let mut entries = match init {
-        Some(Value::Map(entries)) => entries,
+        Some(NodeValue::Map(entries)) => entries,
         Some(_) | None => Vec::new(),
     };
     if half {
-        entries.push(("rope_layout".to_owned(), node(Value::Text("half".to_owned()))));
+        entries.push(("rope_layout".to_owned(), node(NodeValue::Text("half".to_owned()))));
     }
-    if entries.is_empty() { None } else { Some(Value::Map(entries)) }
+    if entries.is_empty() { None } else { Some(NodeValue::Map(entries)) }
 }

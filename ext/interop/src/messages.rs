@@ -1,8 +1,8 @@
-//! What is said about a key of a configuration that cannot be taken as it is: whole sentences, with `{}` for its value.
+//! Messages about keys of a configuration that cannot be taken as they are: whole sentences, with `{}` for its value.
 
 use dsl::{Decimal, Problem};
 
-use super::config::{Keys, Rule};
+use super::config::{KeyRule, Keys};
 use super::torch;
 
 /// Errors about a key: name, key and arguments; the sentence, with `{}` for the key's value; what to do.
@@ -16,42 +16,43 @@ macro_rules! refusals {
 
 pub(crate) mod lingua;
 
-pub(crate) const fn rule(values: &'static [&'static str], sentence: &'static str) -> Rule {
-    Rule { values, sentence }
+pub(crate) const fn rule(values: &'static [&'static str], sentence: &'static str) -> KeyRule {
+    KeyRule { values, sentence }
 }
 
 /// Keys that any class may have.
-pub(crate) const GENERAL: [Rule; 4] = [
+pub(crate) const GENERAL: [KeyRule; 4] = [
     rule(&["false"], "`is_encoder_decoder` is {}, and only decoders are supported"),
     rule(&["{}"], "`pruned_heads` is {}, and heads cannot be pruned"),
     rule(&["1"], "`pretraining_tp` is {}, and it changes how numbers are rounded"),
     rule(&["0"], "`attention_dropout` is {}, and dropout inside attention cannot be expressed"),
 ];
-pub(crate) const USE_L2WARP: Rule =
+pub(crate) const USE_L2WARP: KeyRule =
     rule(&["false"], "`use_l2warp` is {}, and that penalty is not supported");
 
-pub(crate) const ATTENTION_BIAS: Rule =
+pub(crate) const ATTENTION_BIAS: KeyRule =
     rule(&["false"], "`attention_bias` is {}, and attention has no biases here");
-pub(crate) const MLP_BIAS: Rule =
+pub(crate) const MLP_BIAS: KeyRule =
     rule(&["false"], "`mlp_bias` is {}, and the MLP has no biases here");
-pub(crate) const SILU: Rule = rule(&["silu"], "`hidden_act` is {}, and the MLP's gate is silu");
-pub(crate) const BIDIRECTIONAL: Rule =
+pub(crate) const SILU: KeyRule = rule(&["silu"], "`hidden_act` is {}, and the MLP's gate is silu");
+pub(crate) const BIDIRECTIONAL: KeyRule =
     rule(&["false"], "`use_bidirectional_attention` is {}, and tokens see only the past");
-pub(crate) const WHOLE_HEAD: Rule =
+pub(crate) const WHOLE_HEAD: KeyRule =
     rule(&["1"], "`partial_rotary_factor` is {}, and RoPE rotates the whole head");
-pub(crate) const WHOLE_HEAD_5: Rule =
+pub(crate) const WHOLE_HEAD_5: KeyRule =
     rule(&["1"], "`rope_parameters.partial_rotary_factor` is {}, and RoPE rotates the whole head");
-pub(crate) const WHOLE_HEAD_SCALED: Rule =
+pub(crate) const WHOLE_HEAD_SCALED: KeyRule =
     rule(&["1"], "`rope_scaling.partial_rotary_factor` is {}, and RoPE rotates the whole head");
-pub(crate) const ROPE_SCALING: Rule = rule(&[], "`rope_scaling` is {}, and RoPE is not scaled");
-pub(crate) const NO_SWITCH: Rule = rule(
+pub(crate) const ROPE_SCALING: KeyRule = rule(&[], "`rope_scaling` is {}, and RoPE is not scaled");
+pub(crate) const NO_SWITCH: KeyRule = rule(
     &["false"],
     "`use_sliding_window` is {}, and this class ignores it: only a configuration of Qwen switches windows on",
 );
-pub(crate) const NO_WINDOW: Rule = rule(&[], "`sliding_window` is {}, and this class ignores it");
+pub(crate) const NO_WINDOW: KeyRule =
+    rule(&[], "`sliding_window` is {}, and this class ignores it");
 pub(crate) const OTHER_WINDOW: &str =
     "`sliding_window_size` is {}, and `sliding_window` is another";
-pub(crate) const SCORE_SCALE: Rule =
+pub(crate) const SCORE_SCALE: KeyRule =
     rule(&["default"], "`canonc.score_scale` is {}, and it should be \"default\"");
 pub(crate) const IGNORED: &str = "this class ignores it";
 
@@ -117,8 +118,8 @@ refusals! {
     rope_is_not_scaled[key](key: &str):
         "`{key}` is {}, and RoPE is not scaled",
         "only null can be expressed";
-    other_theta["rope_theta"](other: Decimal):
-        "`rope_theta` is {}, and `rope_parameters.rope_theta` is {other}",
+    other_theta["rope_theta"](in_map: Decimal):
+        "`rope_theta` is {}, and `rope_parameters.rope_theta` is {in_map}",
         "make them agree";
     other_kind_of_rope[key](key: &str, map: &str, kind: &str):
         "`{key}` is {}, and `{map}.rope_type` is {kind:?}",
@@ -225,7 +226,7 @@ refusals! {
 }
 
 /// Keys of GLA and GatedDeltaNet that come before those below.
-pub(crate) const ATTN_MODE: Rule = rule(
+pub(crate) const ATTN_MODE: KeyRule = rule(
     &["chunk", "fused_chunk", "fused_recurrent"],
     "`attn_mode` is {}, and this is not an implementation of attention",
 );
@@ -234,14 +235,14 @@ pub(crate) const EXPAND_V: &str = "`expand_v` is {}, and values are twice as wid
 pub(crate) const OUTPUT_GATE_RANK: &str =
     "`output_gate_rank` is {}, and the released gate has rank 16";
 /// Keys that have one value in every released GLA and GatedDeltaNet.
-pub(crate) const FLASH_LINEAR_GATES: [Rule; 4] = [
+pub(crate) const FLASH_LINEAR_GATES: [KeyRule; 4] = [
     rule(&["true"], "`use_gate` is {}, and the mixer has an output gate"),
     rule(&["true"], "`use_output_gate` is {}, and the mixer has an output gate"),
     rule(&["true"], "`use_gk` is {}, and the mixer has a decay"),
     rule(&["false"], "`use_gv` is {}, and values do not decay"),
 ];
-/// The same.
-pub(crate) const FLASH_LINEAR: [Rule; 9] = [
+/// Further keys that have one value in every released GLA and GatedDeltaNet.
+pub(crate) const FLASH_LINEAR: [KeyRule; 9] = [
     rule(&["4"], "`conv_size` is {}, and the mixer's own convolution spans 4"),
     rule(&["swish", "silu"], "`hidden_act` is {}, and the MLP's gate is silu"),
     rule(&[], "`feature_map` is {}, and the reference does not use it"),
@@ -272,11 +273,11 @@ refusals! {
         "write it";
 }
 
-pub(crate) const MAMBA2_EXPAND: Rule =
+pub(crate) const MAMBA2_EXPAND: KeyRule =
     rule(&["2"], "`expand` is {}, and the mixer is twice as wide as the model");
 pub(crate) const MAMBA2_GROUPS: &str = "`n_groups` is {}, and released models have one group";
 /// Keys that have one value in every released Mamba2.
-pub(crate) const MAMBA2: [Rule; 11] = [
+pub(crate) const MAMBA2: [KeyRule; 11] = [
     rule(&["4"], "`conv_kernel` is {}, and the mixer's own convolution spans 4"),
     rule(&["false"], "`use_bias` is {}, and projections have no biases"),
     rule(&["silu", "swish"], "`hidden_act` is {}, and the mixer's activation is silu"),
@@ -291,16 +292,16 @@ pub(crate) const MAMBA2: [Rule; 11] = [
 ];
 pub(crate) const MAMBA2_HEAD_DIM: &str =
     "`head_dim` is {}, and heads divide twice the model's width";
-pub(crate) const MLP_TYPE: Rule =
+pub(crate) const MLP_TYPE: KeyRule =
     rule(&["mlp10"], "`mlp_type` is {}, and the released MLP is mlp10");
-pub(crate) const NO_CONV_BIAS: Rule = rule(
+pub(crate) const NO_CONV_BIAS: KeyRule = rule(
     &["false"],
     "`use_conv_bias` is {}, and a mixer without convolution has no convolution bias",
 );
-pub(crate) const CONV_BIAS: Rule =
+pub(crate) const CONV_BIAS: KeyRule =
     rule(&["true"], "`use_conv_bias` is {}, and the mixer's own convolution has a bias");
-/// For a value that was read as false.
-pub(crate) const CONV: Rule = rule(&["false"], "`noconv1d` is {}");
+/// The message for `noconv1d`, which was read as false.
+pub(crate) const CONV: KeyRule = rule(&["false"], "`noconv1d` is {}");
 
 refusals! {
     limited_steps["time_step_limit"]():

@@ -243,7 +243,7 @@ impl Model {
         let first = windows.iter().position(Option::is_some);
         let Some(first) = first else { return Some((None, self.layers)) };
         let window = windows.get(first).copied().flatten();
-        let same = windows.iter().flatten().all(|other| Some(*other) == window);
+        let same = windows.iter().flatten().all(|known| Some(*known) == window);
         same.then_some((window, first as i64))
     }
 

@@ -7,7 +7,7 @@ use super::model::{Family, Model};
 
 /// One tensor of a foreign file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct NameRow {
     pub(crate) theirs: &'static str,
     pub(crate) ours: &'static [&'static str],
     pub(crate) when: When,
@@ -58,7 +58,7 @@ impl When {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
-    pub(crate) rows: &'static [Row],
+    pub(crate) rows: &'static [NameRow],
     /// Whether norms in the file are less 1, since the class multiplies by 1 + weight.
     pub(crate) plus_one: bool,
 }
@@ -82,19 +82,19 @@ pub(crate) static FLASH_LINEAR: Layout = layout("flash-linear-attention", FLASH_
 pub(crate) static MAMBA2: Layout = layout("Mamba2", MAMBA2_ROWS);
 pub(crate) static LINGUA_LLAMA: Layout = layout("Lingua Llama", LINGUA_LLAMA_ROWS);
 
-const fn layout(name: &'static str, rows: &'static [Row]) -> Layout {
+const fn layout(name: &'static str, rows: &'static [NameRow]) -> Layout {
     Layout { name, rows, plus_one: false }
 }
 
-const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {
+const fn row(theirs: &'static str, ours: &'static [&'static str]) -> NameRow {
     row_when(theirs, ours, When::Always)
 }
 
-const fn row_when(theirs: &'static str, ours: &'static [&'static str], when: When) -> Row {
-    Row { theirs, ours, when }
+const fn row_when(theirs: &'static str, ours: &'static [&'static str], when: When) -> NameRow {
+    NameRow { theirs, ours, when }
 }
 
-const LLAMA_ROWS: &[Row] = &[
+const LLAMA_ROWS: &[NameRow] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -121,7 +121,7 @@ const LLAMA_ROWS: &[Row] = &[
 ];
 
 /// Norms before and after, under names that have another meaning in a Llama.
-const GEMMA2_ROWS: &[Row] = &[
+const GEMMA2_ROWS: &[NameRow] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
@@ -144,7 +144,7 @@ const GEMMA2_ROWS: &[Row] = &[
 ];
 
 /// Norms after the mixer and the MLP.
-const OLMO2_ROWS: &[Row] = &[
+const OLMO2_ROWS: &[NameRow] = &[
     row("model.embed_tokens.weight", &["embed"]),
     row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
     row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
@@ -162,7 +162,7 @@ const OLMO2_ROWS: &[Row] = &[
     row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
-const LINGUA_LLAMA_ROWS: &[Row] = &[
+const LINGUA_LLAMA_ROWS: &[NameRow] = &[
     row("tok_embeddings.weight", &["embed"]),
     row("layers.{i}.attention_norm.weight", &["layers.{i}.pre_mixer"]),
     row("layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -186,7 +186,7 @@ const LINGUA_LLAMA_ROWS: &[Row] = &[
 ];
 
 /// GLA5 and GDN2 in one table: their mixers share no names of their own.
-const FLASH_LINEAR_ROWS: &[Row] = &[
+const FLASH_LINEAR_ROWS: &[NameRow] = &[
     row("model.embeddings.weight", &["embed"]),
     row("model.layers.{i}.attn_norm.weight", &["layers.{i}.pre_mixer"]),
     row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
@@ -246,7 +246,7 @@ const FLASH_LINEAR_ROWS: &[Row] = &[
     row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
-const MAMBA2_ROWS: &[Row] = &[
+const MAMBA2_ROWS: &[NameRow] = &[
     row("backbone.embeddings.weight", &["embed"]),
     row("backbone.layers.{i}.norm.weight", &["layers.{i}.pre_mixer"]),
     row("backbone.layers.{i}.canonA.weight", &["layers.{i}.A"]),

@@ -11,14 +11,14 @@ pub const MAX_BYTES: usize = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The value.
-    pub value: Value,
+    pub value: NodeValue,
     /// Its line, from 1.
     pub line: usize,
 }
 
 /// A value of either format.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum NodeValue {
     /// `null`, or nothing in YAML.
     Null,
     /// True or false.
@@ -44,19 +44,19 @@ pub struct Flat {
     pub line: usize,
 }
 
-impl Value {
+impl NodeValue {
     /// The value on one line, for messages.
     pub fn shown(&self) -> String {
         match self {
-            Value::Null => "null".to_owned(),
-            Value::Bool(b) => b.to_string(),
-            Value::Number(digits) => digits.clone(),
-            Value::Text(text) => format!("{text:?}"),
-            Value::List(items) => {
+            NodeValue::Null => "null".to_owned(),
+            NodeValue::Bool(b) => b.to_string(),
+            NodeValue::Number(digits) => digits.clone(),
+            NodeValue::Text(text) => format!("{text:?}"),
+            NodeValue::List(items) => {
                 let items: Vec<String> = items.iter().take(8).map(|n| n.value.shown()).collect();
                 format!("[{}]", items.join(", "))
             }
-            Value::Map(entries) => {
+            NodeValue::Map(entries) => {
                 let entries: Vec<String> = entries
                     .iter()
                     .take(8)
@@ -70,16 +70,18 @@ impl Value {
     /// The value without quotation marks, as in a table's cell.
     pub fn plain(&self) -> String {
         match self {
-            Value::Text(text) => text.clone(),
-            Value::List(items) => {
+            NodeValue::Text(text) => text.clone(),
+            NodeValue::List(items) => {
                 let item = |node: &Node| match (&node.value, node.value.plain()) {
                     // An item with a comma is not two.
-                    (Value::Text(_), text) if text.contains([',', '"']) => format!("{text:?}"),
+                    (NodeValue::Text(_), text) if text.contains([',', '"']) => format!("{text:?}"),
                     (_, plain) => plain,
                 };
                 items.iter().map(item).collect::<Vec<_>>().join(",")
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Map(_) => self.shown(),
+            NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) | NodeValue::Map(_) => {
+                self.shown()
+            }
         }
     }
 }
@@ -88,10 +90,14 @@ impl Node {
     /// The value under a dotted key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         key.split('.').try_fold(self, |node, part| match &node.value {
-            Value::Map(entries) => entries.iter().find(|(k, _)| k == part).map(|(_, node)| node),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
-                None
+            NodeValue::Map(entries) => {
+                entries.iter().find(|(k, _)| k == part).map(|(_, node)| node)
             }
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Number(_)
+            | NodeValue::Text(_)
+            | NodeValue::List(_) => None,
         })
     }
 
@@ -104,22 +110,22 @@ impl Node {
         flat
     }
 
-    /// The same with their nodes.
+    /// Every leaf as its dotted key and its node.
     pub fn leaves(&self) -> Vec<(String, &Node)> {
         fn walk<'a>(prefix: &str, node: &'a Node, leaves: &mut Vec<(String, &'a Node)>) {
             match &node.value {
-                Value::Map(entries) if !entries.is_empty() => {
+                NodeValue::Map(entries) if !entries.is_empty() => {
                     for (key, node) in entries {
                         let dot = if prefix.is_empty() { "" } else { "." };
                         walk(&format!("{prefix}{dot}{key}"), node, leaves);
                     }
                 }
-                Value::Map(_)
-                | Value::Null
-                | Value::Bool(_)
-                | Value::Number(_)
-                | Value::Text(_)
-                | Value::List(_) => leaves.push((prefix.to_owned(), node)),
+                NodeValue::Map(_)
+                | NodeValue::Null
+                | NodeValue::Bool(_)
+                | NodeValue::Number(_)
+                | NodeValue::Text(_)
+                | NodeValue::List(_) => leaves.push((prefix.to_owned(), node)),
             }
         }
         let mut leaves = Vec::new();

@@ -6,7 +6,7 @@ use std::path::Path;
 use disk::content::Content;
 use dsl::Problem;
 
-use super::node::{Node, Value};
+use super::node::{Node, NodeValue};
 use super::store::{Store, bytes_of};
 use super::{LeftOut, cannot_read, json, pth, shown};
 
@@ -71,13 +71,13 @@ impl Store {
             let help = "use the original index and shards";
             Problem::in_file(format!("{name}:{line}"), message, help)
         };
-        let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
+        let Some(Node { value: NodeValue::Map(entries), .. }) = root.get("weight_map") else {
             return Err(refuse(root.line, "it has no `weight_map`".to_owned()));
         };
         let mut wanted: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
         let mut shards: Vec<&str> = Vec::new();
         for (tensor, node) in entries {
-            let Value::Text(shard) = &node.value else {
+            let NodeValue::Text(shard) = &node.value else {
                 let has = node.value.shown();
                 return Err(refuse(
                     node.line,

@@ -31,68 +31,84 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), Problem> {
 
 /// Adds the tensors of a file to a store; returns a list of the file's other contents.
 pub(super) fn add(store: &mut Store, path: &Path) -> Result<Vec<LeftOut>, Problem> {
-    let place = shown(path);
-    let refuse = |why: String| {
+    let refuse = |reason: String| {
         Problem::in_file(
-            place.clone(),
-            format!("it cannot be read safely: {why}"),
+            shown(path),
+            format!("it cannot be read safely: {reason}"),
             "write the tensors alone, in Python: `torch.save(dict(model.state_dict()), FILE)`",
         )
     };
     let index = store.add(path)?;
+    add_opened(store, index).map_err(refuse)
+}
+
+fn add_opened(store: &mut Store, index: usize) -> Result<Vec<LeftOut>, String> {
     // The same open file, so that the checked bytes are those that are read.
-    let file = store.opened(index).ok_or_else(|| refuse("it cannot be read".to_owned()))?;
-    let mut archive = zip::Archive::open(file).map_err(&refuse)?;
-    let bytes = archive.small("data.pkl").map_err(&refuse)?;
-    if let Some(order) = archive.optional("byteorder").map_err(&refuse)?
-        && order != b"little"
-    {
-        let order = String::from_utf8_lossy(&order).into_owned();
-        return Err(refuse(format!(
-            "its numbers are {order:?}-endian, but only little-endian is supported"
-        )));
-    }
-    let version = archive.optional("version").map_err(&refuse)?;
-    let text = version.as_deref().map(|v| String::from_utf8_lossy(v).trim().to_owned());
-    if !matches!(text.as_deref(), None | Some("2" | "3")) {
-        return Err(refuse(format!("its version is {text:?}, but only 3 is supported")));
-    }
-    let root = pickle::read(&bytes).map_err(&refuse)?;
+    let file = store.opened(index).ok_or_else(|| "it cannot be read".to_owned())?;
+    let mut archive = zip::Archive::open(file)?;
+    let bytes = archive.small("data.pkl")?;
+    check_format(&mut archive)?;
+    let root = pickle::read(&bytes)?;
     let Item::Map(entries) = &root else {
-        return Err(refuse(format!("it has {} instead of a map", root.kind())));
+        return Err(format!("it has {} instead of a map", root.kind()));
     };
-    let mut left_out = Vec::new();
-    let tensors = match tensors_of(entries).map_err(&refuse)? {
-        None => entries,
+    let (tensors, left_out) = match tensors_of(entries)? {
+        None => (entries, Vec::new()),
         Some((model, tensors)) => {
-            for (key, item) in entries.iter().filter(|(key, _)| *key != model) {
-                let mut count = 0;
-                each(item, &mut |tensor| {
-                    count += 1;
-                    placed(&archive, index, key, tensor).map(|_| ())
-                })
-                .map_err(&refuse)?;
-                let why = match (key.as_str(), count) {
-                    ("optim", _) => format!("the optimizer's state: {count} valid tensors"),
-                    (_, 0) => format!("{}, beside the weights", item.kind()),
-                    (_, _) => format!("{}, beside the weights: {count} valid tensors", item.kind()),
-                };
-                left_out.push(LeftOut { name: key.clone(), why });
-            }
-            tensors
+            let others = entries.iter().filter(|(key, _)| *key != model);
+            let left_out = others.map(|(key, item)| beside_weights(&archive, index, key, item));
+            (tensors, left_out.collect::<Result<_, _>>()?)
         }
     };
     for (name, item) in tensors {
         let Item::Tensor(tensor) = item else {
-            return Err(refuse(format!("`{name}` is {} instead of a tensor", item.kind())));
+            return Err(format!("`{name}` is {} instead of a tensor", item.kind()));
         };
-        let stored = placed(&archive, index, name, tensor).map_err(&refuse)?;
+        let stored = placed(&archive, index, name, tensor)?;
         if store.tensors.insert(name.clone(), stored).is_some() {
-            return Err(refuse(format!("`{name}` is in another file, too")));
+            return Err(format!("`{name}` is in another file, too"));
         }
     }
-    archive.unused().map_err(&refuse)?;
+    archive.unused()?;
     Ok(left_out)
+}
+
+/// Checks the order of bytes and the version of the format, where an archive has them.
+fn check_format(archive: &mut zip::Archive) -> Result<(), String> {
+    if let Some(order) = archive.optional("byteorder")?
+        && order != b"little"
+    {
+        let order = String::from_utf8_lossy(&order).into_owned();
+        return Err(format!(
+            "its numbers are {order:?}-endian, but only little-endian is supported"
+        ));
+    }
+    let version = archive.optional("version")?;
+    let text = version.as_deref().map(|v| String::from_utf8_lossy(v).trim().to_owned());
+    if !matches!(text.as_deref(), None | Some("2" | "3")) {
+        return Err(format!("its version is {text:?}, but only 3 is supported"));
+    }
+    Ok(())
+}
+
+/// An entry beside the map of tensors; its own tensors have to be valid.
+fn beside_weights(
+    archive: &zip::Archive,
+    file: usize,
+    key: &str,
+    item: &Item,
+) -> Result<LeftOut, String> {
+    let mut count = 0;
+    each_tensor(item, &mut |tensor| {
+        count += 1;
+        placed(archive, file, key, tensor).map(|_| ())
+    })?;
+    let reason = match (key, count) {
+        ("optim", _) => format!("the optimizer's state: {count} valid tensors"),
+        (_, 0) => format!("{}, beside the weights", item.kind()),
+        (_, _) => format!("{}, beside the weights: {count} valid tensors", item.kind()),
+    };
+    Ok(LeftOut { name: key.to_owned(), reason })
 }
 
 /// The map of tensors among a file's entries, with its key; `None` if the entries themselves are the tensors.
@@ -111,10 +127,10 @@ fn tensors_of(entries: &Entries) -> Result<Option<(&str, &Entries)>, String> {
         | None => None,
     });
     match (maps.next(), maps.next()) {
-        (Some((one, _)), Some((other, _))) => {
-            Err(format!("it has both `{one}` and `{other}`, and either could be the weights"))
+        (Some((first, _)), Some((second, _))) => {
+            Err(format!("it has both `{first}` and `{second}`, and either could be the weights"))
         }
-        (Some(found), None) => Ok(Some(found)),
+        (Some(map), None) => Ok(Some(map)),
         (None, _) if entries.values().any(|item| matches!(item, Item::Tensor(_))) => Ok(None),
         (None, _) => {
             let keys: Vec<String> = entries.keys().take(8).map(|key| format!("`{key}`")).collect();
@@ -127,19 +143,20 @@ fn tensors_of(entries: &Entries) -> Result<Option<(&str, &Entries)>, String> {
     }
 }
 
-fn each(
+/// Passes every tensor in an item to `take`.
+fn each_tensor(
     item: &Item,
     take: &mut dyn FnMut(&pickle::Tensor) -> Result<(), String>,
 ) -> Result<(), String> {
     match item {
         Item::Tensor(tensor) => take(tensor),
-        Item::Map(entries) => entries.values().try_for_each(|item| each(item, take)),
-        Item::List(items) => items.iter().try_for_each(|item| each(item, take)),
+        Item::Map(entries) => entries.values().try_for_each(|item| each_tensor(item, take)),
+        Item::List(items) => items.iter().try_for_each(|item| each_tensor(item, take)),
         Item::None | Item::Bool(_) | Item::Int(_) | Item::Float(_) | Item::Text(_) => Ok(()),
     }
 }
 
-/// The place of a tensor in the file; its storage's entry, sizes and bounds have to agree.
+/// Where a tensor is in the file; its storage's entry, sizes and bounds have to agree.
 fn placed(
     archive: &zip::Archive,
     file: usize,
@@ -147,7 +164,7 @@ fn placed(
     tensor: &pickle::Tensor,
 ) -> Result<Stored, String> {
     let storage = &tensor.storage;
-    let (at, bytes) = archive.place(&format!("data/{}", storage.key))?;
+    let (at, bytes) = archive.checked_span(&format!("data/{}", storage.key))?;
     let size = storage.kind.bytes();
     if storage.count.checked_mul(size) != Some(bytes) {
         let (count, kind) = (storage.count, storage.kind.name());
@@ -182,22 +199,26 @@ fn placed(
             tensor.offset, storage.count
         ));
     }
-    let mut side_by_side = Vec::new();
-    let mut step = 1i64;
-    for extent in tensor.shape.iter().rev() {
-        side_by_side.push(step);
-        step = step.saturating_mul((*extent).max(1));
-    }
-    side_by_side.reverse();
-    let alike = |((extent, stride), dense): ((&i64, &i64), &i64)| *extent <= 1 || stride == dense;
-    let dense = tensor.shape.iter().zip(&tensor.strides).zip(&side_by_side).all(alike);
     Ok(Stored {
         dtype: storage.kind.dtype(),
         shape: tensor.shape.clone(),
         file,
         at: at + tensor.offset * size,
-        strides: (!dense).then(|| tensor.strides.clone()),
+        strides: (!is_contiguous(tensor)).then(|| tensor.strides.clone()),
     })
+}
+
+/// Whether the values are side by side, the last axis first.
+fn is_contiguous(tensor: &pickle::Tensor) -> bool {
+    let mut dense = Vec::new();
+    let mut step = 1i64;
+    for extent in tensor.shape.iter().rev() {
+        dense.push(step);
+        step = step.saturating_mul((*extent).max(1));
+    }
+    dense.reverse();
+    let alike = |((extent, stride), dense): ((&i64, &i64), &i64)| *extent <= 1 || stride == dense;
+    tensor.shape.iter().zip(&tensor.strides).zip(&dense).all(alike)
 }
 
 /// Types of storages.

@@ -15,10 +15,10 @@ pub fn text(arch: &str, comments: &[String], training: &Training) -> String {
     let _ = writeln!(out, "arch = {}", toml::Value::String(arch.to_owned()));
     let mut section = "";
     for (path, value) in training {
-        let (own, name) = path.split_once('.').unwrap_or(("", path));
-        if own != section {
-            let _ = writeln!(out, "\n[{own}]");
-            section = own;
+        let (table, name) = path.split_once('.').unwrap_or(("", path));
+        if table != section {
+            let _ = writeln!(out, "\n[{table}]");
+            section = table;
         }
         let _ = writeln!(out, "{name} = {value}");
     }

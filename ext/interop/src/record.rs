@@ -8,7 +8,7 @@ use super::folder::{IMPORTED, imported_arch};
 use super::text_files::TextSettings;
 use super::{cannot_read, shown};
 
-/// Its name.
+/// The record's file name.
 pub const RECORD: &str = "import.toml";
 
 /// The record of an import, and its folder.
@@ -87,17 +87,18 @@ mod tests {
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();
             let texts =
-                TextSettings::of(&Keys::new("config.json", &root).unwrap(), "config.json").unwrap();
+                TextSettings::from_keys(&Keys::new("config.json", &root).unwrap(), "config.json")
+                    .unwrap();
             assert_eq!(texts.context.as_ref().map_or(0, |(length, _)| *length), length);
-            let place = tempfile::tempdir().unwrap();
-            let weights = place.path().join("weights.safetensors");
+            let dir = tempfile::tempdir().unwrap();
+            let weights = dir.path().join("weights.safetensors");
             assert_eq!(ImportRecord::beside(&weights), Ok(None));
-            std::fs::write(place.path().join(RECORD), texts.lines()).unwrap();
-            for path in [weights.as_path(), place.path()] {
+            std::fs::write(dir.path().join(RECORD), texts.lines()).unwrap();
+            for path in [weights.as_path(), dir.path()] {
                 assert_eq!(ImportRecord::beside(path).unwrap().unwrap().texts, texts);
             }
             // Other weights in the same folder are not the imported ones.
-            assert_eq!(ImportRecord::beside(&place.path().join("model.safetensors")), Ok(None));
+            assert_eq!(ImportRecord::beside(&dir.path().join("model.safetensors")), Ok(None));
         }
     }
 }

@@ -17,7 +17,7 @@ use super::class::{CLASSES, layouts};
 use super::config::Keys;
 use super::described::Described;
 use super::folder::{self, CONFIG, PARAMS};
-use super::lay::{self, Entry, EntryKind, RopePermutation, Target};
+use super::lay::{self, EntryKind, RopePermutation, Target, TensorEntry};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store, bytes_of};
@@ -28,11 +28,11 @@ pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), Problem>;
 
 /// Weights that hold every parameter of an arch.
 #[derive(Debug)]
-pub struct Source {
+pub struct ArchWeights {
     /// The tensors of the file.
     pub store: Store,
     /// The foreign tensors; `None` if the names are our paths.
-    entries: Option<Vec<Entry>>,
+    entries: Option<Vec<TensorEntry>>,
     params: Vec<Param>,
     /// The program that the file's names come from.
     pub names: &'static str,
@@ -54,18 +54,18 @@ const OLD_TABLES: [(&str, &str); 2] = [
     ("model.embed", "model.embed.weight"),
 ];
 
-impl Source {
+impl ArchWeights {
     /// A source that import has read and described.
     pub(super) fn described(
         mut store: Store,
         described: &Described,
         whose: Target,
         params: &[Param],
-        place: &Path,
-    ) -> Result<Source, Problem> {
+        path: &Path,
+    ) -> Result<ArchWeights, Problem> {
         rename(&mut store);
         let wrong = "its tensors do not match its configuration";
-        Source::checked(store, described, whose, params, &shown(place), wrong)
+        ArchWeights::checked(store, described, whose, params, &shown(path), wrong)
     }
 
     /// The tensors of a model, compared with those that it should have.
@@ -74,40 +74,40 @@ impl Source {
         described: &Described,
         whose: Target,
         params: &[Param],
-        place: &str,
+        file: &str,
         wrong: &str,
-    ) -> Result<Source, Problem> {
+    ) -> Result<ArchWeights, Problem> {
         let entries = described.entries(whose, params);
         let rates = described.rates();
-        let left_out = lay::check(place, &store, &entries, rates.as_deref(), wrong)?;
+        let left_out = lay::check(file, &store, &entries, rates.as_deref(), wrong)?;
         let names = described.names(whose).name;
-        Ok(Source { store, entries: Some(entries), params: params.to_vec(), names, left_out })
+        Ok(ArchWeights { store, entries: Some(entries), params: params.to_vec(), names, left_out })
     }
 
     /// Opens the weights of an arch in a file, ours or another program's, or in a folder with one.
-    pub fn open(compiled: &Compiled, path: &Path) -> Result<Source, Problem> {
-        Source::open_as(compiled, path, None)
+    pub fn open(compiled: &Compiled, path: &Path) -> Result<ArchWeights, Problem> {
+        ArchWeights::open_as(compiled, path, None)
     }
 
-    /// Like [`Source::open`], for a caller that knows which channels RoPE pairs in the file's q and k.
+    /// Like [`ArchWeights::open`], for a caller that knows which channels RoPE pairs in the file's q and k.
     pub fn open_as(
         compiled: &Compiled,
         path: &Path,
         rows: Option<RopeLayout>,
-    ) -> Result<Source, Problem> {
+    ) -> Result<ArchWeights, Problem> {
         let path = &file_of(path)?;
-        let place = shown(path);
+        let file = shown(path);
         let (mut store, _) = Store::open(path)?;
         rename(&mut store);
         let params = compiled.graph.params();
         rename_module(&mut store, params);
         let wrong =
             |names: &str| format!("it does not contain this arch's weights (names of {names})");
-        let layout = match names(&store, params).map_err(|reason| refuse(&place, &reason))? {
+        let layout = match names(&store, params).map_err(|reason| refuse(&file, &reason))? {
             Names::Ours => {
-                lay::check_ours(&place, &store, params, &wrong("canonc"))?;
+                lay::check_ours(&file, &store, params, &wrong("canonc"))?;
                 let (params, left_out) = (params.to_vec(), Vec::new());
-                return Ok(Source { store, entries: None, params, names: "canonc", left_out });
+                return Ok(ArchWeights { store, entries: None, params, names: "canonc", left_out });
             }
             Names::Theirs(layout) => layout,
         };
@@ -120,10 +120,10 @@ impl Source {
             agree_exactly(&config, &described, compiled, rows)?;
             let whose = Target::HuggingFace;
             let wrong = wrong(layout.name);
-            return Source::checked(store, &described, whose, params, &place, &wrong);
+            return ArchWeights::checked(store, &described, whose, params, &file, &wrong);
         }
         let (described, whose) = released(compiled, path, &store, layout, rows)?;
-        Source::checked(store, &described, whose, params, &place, &wrong(layout.name))
+        ArchWeights::checked(store, &described, whose, params, &file, &wrong(layout.name))
     }
 
     /// Whether rows of q and k are reordered for RoPE.
@@ -146,7 +146,7 @@ impl Source {
                 put(&self.store.values(&param.path, start + at, count)?)
             });
         };
-        let holds = |e: &&Entry| e.kind == EntryKind::Needed && e.ours.contains(&index);
+        let holds = |e: &&TensorEntry| e.kind == EntryKind::Needed && e.ours.contains(&index);
         let Some(entry) = entries.iter().find(holds) else {
             let message = format!("`{}` is not in any tensor of that layout", param.path);
             return Err(Problem::in_file("", message, "this is a bug in canonc"));
@@ -174,7 +174,7 @@ impl Source {
     /// Passes one tensor of another program, made of these weights, to `put`, in pieces. A norm less 1 gives our value
     /// back in f32, except that values between 0 and 1/2 and below 0 may be off by half a unit in the last place of 1: no
     /// f32 gives those back.
-    pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), Problem> {
+    pub fn theirs(&self, entry: &TensorEntry, put: Put<'_>) -> Result<(), Problem> {
         if entry.kind == EntryKind::Zeros {
             let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
             return pieces(total, |_, count| put(&vec![0.0; count as usize]));
@@ -209,9 +209,9 @@ impl Source {
     }
 }
 
-impl WeightSource for Source {
+impl WeightSource for ArchWeights {
     fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), Problem> {
-        Source::param(self, index, &mut |values| {
+        ArchWeights::param(self, index, &mut |values| {
             put(values);
             Ok(())
         })
@@ -320,9 +320,9 @@ fn described_beside(
     };
     let folder = weights.parent().unwrap_or(Path::new(""));
     let Some(path) = folder::file(folder.join(name)) else { return Ok(None) };
-    let place = shown(&path);
-    let root = json::read(&place, &bytes_of(&path)?.0)?;
-    let keys = Keys::new(&place, &root)?;
+    let file = shown(&path);
+    let root = json::read(&file, &bytes_of(&path)?.0)?;
+    let keys = Keys::new(&file, &root)?;
     let described = match whose {
         Target::HuggingFace => hf::read(&keys)?,
         Target::Lingua => lingua::read(&keys)?,
@@ -358,7 +358,7 @@ fn rename_module(store: &mut Store, params: &[Param]) {
     let (Some(prefix), most) = prefixes
         .into_iter()
         .map(|prefix| (Some(prefix), count(prefix)))
-        .fold((None, ours), |best, found| if found.1 > best.1 { found } else { best })
+        .fold((None, ours), |best, counted| if counted.1 > best.1 { counted } else { best })
     else {
         return;
     };
@@ -373,9 +373,9 @@ fn rename_module(store: &mut Store, params: &[Param]) {
     store.tensors.extend(named.filter_map(|(param, stored)| Some((param.path.clone(), stored?))));
 }
 
-fn refuse(place: &str, reason: &str) -> Problem {
+fn refuse(file: &str, reason: &str) -> Problem {
     let help = "use weights with one program's names, or with the paths that `canonc show` lists";
-    Problem::in_file(place, format!("it does not contain this arch's weights: {reason}"), help)
+    Problem::in_file(file, format!("it does not contain this arch's weights: {reason}"), help)
 }
 
 /// The naming of a file: all names are ours, or all are from one layout. The checks find unknown names.
@@ -469,30 +469,30 @@ fn agree_exactly(
 }
 
 /// The first difference of two models, apart from initial distributions and the channels that RoPE pairs.
-pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> {
-    let mut one = Model { init: other.init.clone(), ..one.clone() };
-    if let (Mixer::Attention(a), Mixer::Attention(b)) = (&mut one.mixer, &other.mixer) {
+pub(super) fn differing(left: &Model, right: &Model) -> Option<(String, String)> {
+    let mut left = Model { init: right.init.clone(), ..left.clone() };
+    if let (Mixer::Attention(a), Mixer::Attention(b)) = (&mut left.mixer, &right.mixer) {
         a.layout = b.layout;
     }
-    if one == *other {
+    if left == *right {
         return None;
     }
     let lines = |model: &Model| {
         let text = model.text("model", "");
         text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
     };
-    let (one, other) = (lines(&one), lines(other));
+    let (left, right) = (lines(&left), lines(right));
     let alone = |these: &[String], those: &[String]| {
         these.iter().filter(|line| !those.contains(line)).cloned().collect::<Vec<_>>()
     };
-    let (one, other) = (alone(&one, &other), alone(&other, &one));
+    let (left, right) = (alone(&left, &right), alone(&right, &left));
     let field = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
     let line_of = |lines: &[String], wanted: &str| {
         let line = lines.iter().find(|line| field(line) == wanted);
         line.cloned().unwrap_or_else(|| format!("no {wanted}"))
     };
-    let first = one.first().or(other.first()).map(|line| field(line)).unwrap_or_default();
-    Some((line_of(&one, &first), line_of(&other, &first)))
+    let first = left.first().or(right.first()).map(|line| field(line)).unwrap_or_default();
+    Some((line_of(&left, &first), line_of(&right, &first)))
 }
 
 /// The file of weights in a folder, or the path itself if it is a file.

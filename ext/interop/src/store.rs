@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dsl::Problem;
 
 use super::dtype::Dtype;
-use super::node::{MAX_BYTES, Node, Value};
+use super::node::{MAX_BYTES, Node, NodeValue};
 use super::{LeftOut, cannot_read, cannot_write, json, shown};
 use disk::checked::CheckedFile;
 
@@ -107,8 +107,8 @@ impl Store {
             let short = |name: String| name.get(prefix.len()..).unwrap_or_default().to_owned();
             self.tensors =
                 tensors.into_iter().map(|(name, stored)| (short(name), stored)).collect();
-            let why = format!("the prefix of every name, from {wrapper}");
-            left_out.push(LeftOut { name: (*prefix).to_owned(), why });
+            let reason = format!("the prefix of every name, from {wrapper}");
+            left_out.push(LeftOut { name: (*prefix).to_owned(), reason });
         }
     }
 
@@ -130,17 +130,17 @@ impl Store {
         let (_, text) = header.split_at_checked(8).unwrap_or_default();
         let root = json::read("its header", text.trim_ascii_end())
             .map_err(|error| refuse(error.located()))?;
-        let Value::Map(entries) = &root.value else {
+        let NodeValue::Map(entries) = &root.value else {
             return Err(refuse("its header is not a map".to_owned()));
         };
         let mut spans = Vec::new();
         for (name, node) in entries.iter().filter(|(name, _)| name != "__metadata__") {
-            let (dtype, shape, from, to) = described(node)
+            let (dtype, shape, from, to) = tensor_header(node)
                 .ok_or_else(|| refuse(format!("`{name}` is not described as a tensor")))?;
             let bytes =
                 dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
             if bytes != Some(to - from) {
-                let dtype = dtype.map_or_else(|other| other, |d| d.name().to_owned());
+                let dtype = dtype.map_or_else(|unknown| unknown, |d| d.name().to_owned());
                 return Err(refuse(format!(
                     "`{name}` is {dtype} {shape:?}, and has {} bytes",
                     to - from
@@ -149,33 +149,12 @@ impl Store {
             spans.push((from, to, name));
             let at = (header.len() as u64).saturating_add(from);
             let stored = Stored { dtype, shape, file, at, strides: None };
-            if let Some(before) = self.tensors.insert(name.clone(), stored) {
-                let other = shown(self.path(before.file));
-                return Err(refuse(format!("`{name}` is both in it and in {other}")));
+            if let Some(earlier) = self.tensors.insert(name.clone(), stored) {
+                let file = shown(self.path(earlier.file));
+                return Err(refuse(format!("`{name}` is both in it and in {file}")));
             }
         }
-        // Contiguous, from the header's end to the file's end: tensors do not overlap, and no bytes are hidden.
-        spans.sort_unstable();
-        let data = length - header.len() as u64;
-        let mut free = 0;
-        for (from, to, name) in spans {
-            if from != free || to > data {
-                let reason = match from == free {
-                    true => format!(
-                        "it is cut off: `{name}` ends at byte {}, but the file has {length}",
-                        header.len() as u64 + to
-                    ),
-                    false => {
-                        format!("`{name}` is at {from}..{to} of {data}, but should start at {free}")
-                    }
-                };
-                return Err(refuse(reason));
-            }
-            free = to;
-        }
-        if free != data {
-            return Err(refuse(format!("its header describes {free} bytes, but it has {data}")));
-        }
+        check_spans(spans, header.len() as u64, length).map_err(&refuse)?;
         if self.tensors.len() > MAX_TENSORS {
             return Err(refuse(format!("it has more than {MAX_TENSORS} tensors")));
         }
@@ -217,10 +196,10 @@ impl Store {
     /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.
     pub fn values(&self, name: &str, start: u64, count: u64) -> Result<Vec<f32>, Problem> {
         let Some(stored) = self.tensors.get(name) else { return Ok(Vec::new()) };
-        let place = shown(self.path(stored.file));
+        let file = shown(self.path(stored.file));
         let dtype = stored.dtype.clone().map_err(|has| {
             let message = format!("`{name}` is {has}, but weights must be F32, BF16 or F16");
-            Problem::in_file(place.clone(), message, "convert it to one of them")
+            Problem::in_file(file.clone(), message, "convert it to one of them")
         })?;
         let size = dtype.bytes();
         let mut values = Vec::new();
@@ -246,7 +225,7 @@ impl Store {
                     stored.shape
                 );
                 Err(Problem::in_file(
-                    place,
+                    file,
                     message,
                     "this checkpoint comes from a run that diverged",
                 ))
@@ -255,18 +234,47 @@ impl Store {
     }
 }
 
+/// Checks that the tensors fill the file after its header: they do not overlap, and no bytes are hidden.
+fn check_spans(
+    mut spans: Vec<(u64, u64, &String)>,
+    header: u64,
+    length: u64,
+) -> Result<(), String> {
+    spans.sort_unstable();
+    let data = length - header;
+    let mut free = 0;
+    for (from, to, name) in spans {
+        if from != free {
+            return Err(format!(
+                "`{name}` is at {from}..{to} of {data}, but should start at {free}"
+            ));
+        }
+        if to > data {
+            let end = header + to;
+            return Err(format!(
+                "it is cut off: `{name}` ends at byte {end}, but the file has {length}"
+            ));
+        }
+        free = to;
+    }
+    match free == data {
+        true => Ok(()),
+        false => Err(format!("its header describes {free} bytes, but it has {data}")),
+    }
+}
+
 /// Type, shape, offset of the first byte, and offset after the last one.
-type Described = (Result<Dtype, String>, Vec<i64>, u64, u64);
+type TensorHeader = (Result<Dtype, String>, Vec<i64>, u64, u64);
 
 /// A tensor's description in a header.
-fn described(node: &Node) -> Option<Described> {
-    let Value::Text(dtype) = &node.get("dtype")?.value else { return None };
-    let whole = |key: &str| -> Option<Vec<i64>> {
-        let Value::List(items) = &node.get(key)?.value else { return None };
-        let one = |n: &Node| n.value.plain().parse().ok().filter(|n| (0..1 << 56).contains(n));
-        items.iter().map(one).collect()
+fn tensor_header(node: &Node) -> Option<TensorHeader> {
+    let NodeValue::Text(dtype) = &node.get("dtype")?.value else { return None };
+    let integers = |key: &str| -> Option<Vec<i64>> {
+        let NodeValue::List(items) = &node.get(key)?.value else { return None };
+        let integer = |n: &Node| n.value.plain().parse().ok().filter(|n| (0..1 << 56).contains(n));
+        items.iter().map(integer).collect()
     };
-    let (shape, offsets) = (whole("shape")?, whole("data_offsets")?);
+    let (shape, offsets) = (integers("shape")?, integers("data_offsets")?);
     let [from, to] = offsets.as_slice() else { return None };
     if to < from {
         return None;

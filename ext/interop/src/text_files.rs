@@ -6,7 +6,7 @@ use std::path::Path;
 use dsl::{Decimal, Problem};
 
 use super::config::{Keys, number};
-use super::node::{Node, Value};
+use super::node::{Node, NodeValue};
 use super::store::ReadFile;
 use super::{LeftOut, cannot_read};
 
@@ -60,8 +60,8 @@ pub fn in_folder(folder: &Path) -> Result<(Vec<CopiedFile>, Vec<LeftOut>), Probl
         true => format!("{TOKENIZER} and {TOKENIZER_CONFIG} are used instead"),
         false => format!("only a {TOKENIZER} is used"),
     };
-    let other = OTHER.into_iter().filter(|name| folder.join(name).is_file());
-    let left_out = other.map(|name| LeftOut { name: name.to_owned(), why: reason.clone() });
+    let not_copied = OTHER.into_iter().filter(|name| folder.join(name).is_file());
+    let left_out = not_copied.map(|name| LeftOut { name: name.to_owned(), reason: reason.clone() });
     Ok((copied, left_out.collect()))
 }
 
@@ -78,7 +78,7 @@ pub struct TextSettings {
 
 impl TextSettings {
     /// What the keys of a `config.json` or `params.json` say. A length of 0 or less is none, and so is an id below 0.
-    pub fn of(keys: &Keys<'_>, name: &str) -> Result<TextSettings, Problem> {
+    pub fn from_keys(keys: &Keys<'_>, name: &str) -> Result<TextSettings, Problem> {
         let mut context = None;
         for key in ["max_position_embeddings", "data.seq_len", "model.max_seqlen"] {
             let wrong = || keys.wrong(key, "a number of tokens");
@@ -96,7 +96,7 @@ impl TextSettings {
         let ids = |key: &str| {
             let wrong = || keys.wrong(key, "the id of a token, or a list of ids");
             let nodes = match keys.node(key) {
-                Some(Node { value: Value::List(list), .. }) => list.iter().collect(),
+                Some(Node { value: NodeValue::List(list), .. }) => list.iter().collect(),
                 None if !keys.below(key).is_empty() => return Err(wrong()),
                 node => Vec::from_iter(node),
             };
@@ -166,7 +166,8 @@ mod tests {
             (r#"{"max_position_embeddings": 281474976710656}"#, "max_position_embeddings"),
         ] {
             let root = json::read("config.json", config.as_bytes()).unwrap();
-            let error = TextSettings::of(&Keys::new("config.json", &root).unwrap(), "config.json");
+            let error =
+                TextSettings::from_keys(&Keys::new("config.json", &root).unwrap(), "config.json");
             assert!(error.unwrap_err().message.starts_with(&format!("`{key}` is ")), "{config}");
         }
     }

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_version_5_reads_is_written_as_both_read_it() {
+    fn keys_of_version_5_become_keys_that_version_4_reads() {
         let plain = r#"{ "tokenizer_class": "LlamaTokenizerFast", "extra_special_tokens": {} }"#;
         assert_eq!(portable(plain), plain);
         assert_eq!(portable("not JSON"), "not JSON");
@@ -260,13 +260,13 @@ mod tests {
     fn marks_are_found_by_id_wherever_they_are() {
         let text = r#"{"added_tokens":[{"id":7,"content":"<s>"}],"model":{"vocab":{"a":1}}}"#;
         let read = |bos, eos| Tokenizer::read("t.json", text, bos, eos);
-        let found = read(Some(7), Some(1)).unwrap();
-        assert_eq!(found.bos.unwrap().text, "<s>");
-        assert_eq!(found.eos.unwrap().text, "a");
+        let tokenizer = read(Some(7), Some(1)).unwrap();
+        assert_eq!(tokenizer.bos.unwrap().text, "<s>");
+        assert_eq!(tokenizer.eos.unwrap().text, "a");
         assert!(read(Some(3), None).unwrap_err().message.contains("no token 3"));
         assert!(Tokenizer::read("t.json", "{", None, None).is_err());
         let unigram = r#"{"model":{"vocab":[["<unk>",0.0],["b",-1.0]]}}"#;
-        let found = Tokenizer::read("t.json", unigram, None, Some(1)).unwrap();
-        assert_eq!(found.eos, Some(Mark { id: 1, text: "b".to_owned() }));
+        let tokenizer = Tokenizer::read("t.json", unigram, None, Some(1)).unwrap();
+        assert_eq!(tokenizer.eos, Some(Mark { id: 1, text: "b".to_owned() }));
     }
 }

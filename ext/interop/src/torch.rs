@@ -15,7 +15,7 @@ use compiler::program::Compiled;
 use dsl::Problem;
 use serde::Serialize;
 
-use self::body::{Place, Uses};
+use self::body::{Attribute, Uses};
 
 pub use names::tensor_names;
 
@@ -111,18 +111,18 @@ struct Init {
 pub fn module(compiled: &Compiled) -> Result<Module, Problem> {
     let graph = &compiled.graph;
     let names = tensor_names(graph.params());
-    let Layers { classes, kinds, places } = layers(&compiled.name, graph)?;
-    let differs = |(kind, place): (&String, &u32)| kinds.get(*place as usize) != Some(kind);
-    let mixed = kinds.iter().zip(&places).any(differs);
+    let Layers { classes, kinds, owners } = layers(&compiled.name, graph)?;
+    let differs = |(kind, owner): (&String, &u32)| kinds.get(*owner as usize) != Some(kind);
+    let mixed = kinds.iter().zip(&owners).any(differs);
     let uses = body::uses(&graph.top, &names);
-    let top = body::class("Model", &graph.top, &top_places(graph, &names), &uses)?;
+    let top = body::class("Model", &graph.top, &top_attributes(graph, &names), &uses)?;
     let used = |function: &str| {
         let all = classes.iter().chain([&top]);
         // The loss of any model is computed in f32.
         function == "wide"
             || all.flat_map(|class| &class.lines).any(|line| functions::calls(line, function))
     };
-    let shared = places.iter().enumerate().any(|(depth, place)| depth as u32 != *place);
+    let shared = are_shared(&owners);
     Ok(Module {
         name: compiled.name.clone(),
         docs: compiled.docs.clone(),
@@ -132,8 +132,8 @@ pub fn module(compiled: &Compiled) -> Result<Module, Problem> {
         parameters: graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum(),
         drops: graph.has_dropout(),
         functions: functions::needed(used),
-        depth: places.len(),
-        places: shared.then_some(places),
+        depth: owners.len(),
+        places: shared.then_some(owners),
         kinds: list(&kinds),
         init: init(graph.params(), &names),
         mixed,
@@ -152,13 +152,13 @@ fn reads_ids(line: &str) -> bool {
         && statement.replace("like=tokens", "").split(word).any(|name| name == "tokens")
 }
 
-/// Where the model's own class finds each parameter: layers declare theirs.
-fn top_places(graph: &Graph, names: &[String]) -> Vec<Place> {
-    let place = |(param, name): (&Param, &String)| match in_layer(&param.path) {
-        Some(_) => Place::Inside(name.clone()),
-        None => Place::Own(name.clone()),
+/// The attributes in which the model's own class finds each parameter: layers declare theirs.
+fn top_attributes(graph: &Graph, names: &[String]) -> Vec<Attribute> {
+    let attribute = |(param, name): (&Param, &String)| match in_layer(&param.path) {
+        Some(_) => Attribute::OfLayer(name.clone()),
+        None => Attribute::OfClass(name.clone()),
     };
-    graph.params().iter().zip(names).map(place).collect()
+    graph.params().iter().zip(names).map(attribute).collect()
 }
 
 struct Layers {
@@ -166,20 +166,25 @@ struct Layers {
     /// Each layer's class.
     kinds: Vec<String>,
     /// The layer that owns each layer's parameters.
-    places: Vec<u32>,
+    owners: Vec<u32>,
+}
+
+/// Whether a layer has the parameters of another one.
+fn are_shared(owners: &[u32]) -> bool {
+    owners.iter().enumerate().any(|(layer, owner)| layer as u32 != *owner)
 }
 
 /// One class for each distinct body.
 fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
     let mut bodies: Vec<&Rc<Body>> = Vec::new();
     let mut all: Vec<&Rc<Body>> = Vec::new();
-    let mut layers = Layers { classes: Vec::new(), kinds: Vec::new(), places: Vec::new() };
+    let mut layers = Layers { classes: Vec::new(), kinds: Vec::new(), owners: Vec::new() };
     for (index, body, params, _) in graph.layers() {
         all.push(body);
-        layers.places.push(place(arch, graph, &all, index, params)?);
+        layers.owners.push(owner(arch, graph, &all, index, params)?);
     }
     // Layers with the same parameters have the same modules.
-    let shared = layers.places.iter().enumerate().any(|(depth, place)| depth as u32 != *place);
+    let shared = are_shared(&layers.owners);
     let mut common = Uses::new();
     for body in all.iter().filter(|_| shared) {
         for (group, kinds) in body::uses(body, &tensor_names(&body.params)) {
@@ -192,10 +197,11 @@ fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
             None => {
                 let name = format!("Layer{}", bodies.len());
                 let names = tensor_names(&body.params);
-                let own = body::uses(body, &names);
-                let places: Vec<Place> = names.into_iter().map(Place::Own).collect();
-                let uses = if shared { &common } else { &own };
-                layers.classes.push(body::class(&name, body, &places, uses)?);
+                let uses_here = body::uses(body, &names);
+                let attributes: Vec<Attribute> =
+                    names.into_iter().map(Attribute::OfClass).collect();
+                let uses = if shared { &common } else { &uses_here };
+                layers.classes.push(body::class(&name, body, &attributes, uses)?);
                 bodies.push(body);
                 bodies.len() - 1
             }
@@ -206,7 +212,7 @@ fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
 }
 
 /// The layer that owns a layer's parameters: itself, or the first of the shared ones, which must have all of them.
-fn place(
+fn owner(
     arch: &str,
     graph: &Graph,
     bodies: &[&Rc<Body>],
@@ -214,14 +220,14 @@ fn place(
     params: &[ParamId],
 ) -> Result<u32, Problem> {
     let local = bodies.get(index as usize).map_or(&[][..], |body| body.params.as_slice());
-    let mut place = None;
+    let mut common = None;
     for (id, local) in params.iter().zip(local) {
         let path = &graph.params()[id.0 as usize].path;
-        let owner = in_layer(path).filter(|(owner, rest)| {
+        let owner = in_layer(path).filter(|(layer, rest)| {
             let has = bodies
-                .get(*owner as usize)
+                .get(*layer as usize)
                 .is_some_and(|body| body.params.iter().any(|param| param.path == local.path));
-            has && *rest == local.path && place.is_none_or(|place| place == *owner)
+            has && *rest == local.path && common.is_none_or(|common| common == *layer)
         });
         let Some((owner, _)) = owner else {
             return Err(Problem::in_file(
@@ -230,9 +236,9 @@ fn place(
                 "give the layer a weight of its own, or share whole layers with `share`",
             ));
         };
-        place = Some(owner);
+        common = Some(owner);
     }
-    Ok(place.unwrap_or(index))
+    Ok(common.unwrap_or(index))
 }
 
 /// The layer of a path and the path in it.
@@ -253,7 +259,7 @@ fn list(items: &[String]) -> String {
     };
     for run in items.chunk_by(|a, b| a == b) {
         match run {
-            [one] => plain.push(one),
+            [item] => plain.push(item),
             [first, ..] => {
                 close(&mut plain, &mut parts);
                 parts.push(format!("[{first}] * {}", run.len()));

@@ -16,14 +16,14 @@ use super::config::{Keys, decimal};
 use super::lingua::TOKENIZERS;
 use super::messages::lingua as messages;
 use super::names::GatedNorm;
-use super::node::{Node, Value};
+use super::node::{Node, NodeValue};
 
 /// Fields of a recipe as TOML, by path.
 pub type Training = BTreeMap<String, String>;
 
 /// How a value is written on either side.
 #[derive(Clone, Copy)]
-enum As {
+enum Form {
     Int,
     Real,
     Bool,
@@ -37,7 +37,7 @@ enum As {
 /// A field with a key in the trainer's files. The field table has the key and the meaning of its absence.
 struct Pair {
     ours: &'static str,
-    how: As,
+    form: Form,
     /// Overrides the table, or is given because the table has none.
     absent: Option<&'static str>,
     write: Write,
@@ -52,8 +52,8 @@ enum Write {
     Kind(&'static [&'static str]),
 }
 
-const fn pair(ours: &'static str, how: As) -> Pair {
-    Pair { ours, how, absent: None, write: Write::Always }
+const fn pair(ours: &'static str, form: Form) -> Pair {
+    Pair { ours, form, absent: None, write: Write::Always }
 }
 
 impl Pair {
@@ -84,57 +84,57 @@ impl Pair {
     }
 }
 
-const TYPES: As = As::Words(&[("bf16", "\"bf16\""), ("fp32", "\"f32\"")]);
+const TYPES: Form = Form::Words(&[("bf16", "\"bf16\""), ("fp32", "\"f32\"")]);
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
 /// Keys with an equivalent field.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
-    pair("budget.steps", As::Int),
-    pair("lingua.seed", As::Int),
-    pair("seeds.init", As::Int),
-    pair("seeds.data", As::Int),
-    pair("loss.nll_square", As::Words(&[("true", "1e-4"), ("false", "0")])).absent("false"),
-    pair("optimizer.lr", As::Real),
-    pair("optimizer.weight_decay", As::Real),
-    pair("optimizer.eps", As::Real),
-    pair("optimizer.clip", As::Real),
-    pair("schedule.kind", As::Text).absent("cosine"),
-    pair("schedule.warmup", As::Int).only_for(WARMED),
-    pair("schedule.lr_min_ratio", As::Real).only_for(WARMED),
-    pair("schedule.cycle", As::Real).only_for(&["cosine", "wsd"]),
-    pair("schedule.theta", As::Real).only_for(&["cosine"]),
-    pair("schedule.decay_fraction", As::Real).only_for(&["wsd"]),
-    pair("schedule.exp_factor", As::Real).only_for(&["inv_sqrt"]),
-    pair("batch.sequences", As::Int),
-    pair("data.seq_len", As::Int),
-    pair("data.add_bos", As::Bool),
-    pair("data.add_eos", As::Bool),
-    pair("lingua.root_dir", As::Text).absent("data"),
-    pair("lingua.prefetch_size", As::Int),
-    pair("lingua.load_async", As::Bool),
-    pair("lingua.tokenizer_path", As::Text).absent("tokenizer.model"),
-    pair("lingua.probe_freq", As::IntOr("never")),
-    pair("log.every", As::Int),
-    pair("lingua.fsdp_type", As::Text),
-    pair("lingua.compile", As::Bool),
+    pair("budget.steps", Form::Int),
+    pair("lingua.seed", Form::Int),
+    pair("seeds.init", Form::Int),
+    pair("seeds.data", Form::Int),
+    pair("loss.nll_square", Form::Words(&[("true", "1e-4"), ("false", "0")])).absent("false"),
+    pair("optimizer.lr", Form::Real),
+    pair("optimizer.weight_decay", Form::Real),
+    pair("optimizer.eps", Form::Real),
+    pair("optimizer.clip", Form::Real),
+    pair("schedule.kind", Form::Text).absent("cosine"),
+    pair("schedule.warmup", Form::Int).only_for(WARMED),
+    pair("schedule.lr_min_ratio", Form::Real).only_for(WARMED),
+    pair("schedule.cycle", Form::Real).only_for(&["cosine", "wsd"]),
+    pair("schedule.theta", Form::Real).only_for(&["cosine"]),
+    pair("schedule.decay_fraction", Form::Real).only_for(&["wsd"]),
+    pair("schedule.exp_factor", Form::Real).only_for(&["inv_sqrt"]),
+    pair("batch.sequences", Form::Int),
+    pair("data.seq_len", Form::Int),
+    pair("data.add_bos", Form::Bool),
+    pair("data.add_eos", Form::Bool),
+    pair("lingua.root_dir", Form::Text).absent("data"),
+    pair("lingua.prefetch_size", Form::Int),
+    pair("lingua.load_async", Form::Bool),
+    pair("lingua.tokenizer_path", Form::Text).absent("tokenizer.model"),
+    pair("lingua.probe_freq", Form::IntOr("never")),
+    pair("log.every", Form::Int),
+    pair("lingua.fsdp_type", Form::Text),
+    pair("lingua.compile", Form::Bool),
     pair("precision.policy", TYPES).absent("bf16"),
-    pair("lingua.matmul_allow_tf32", As::Bool),
-    pair("platform.recompute", As::Words(&[("false", "\"nothing\""), ("true", "\"layers\"")])).absent("false"),
-    pair("lingua.profiling", As::Bool),
-    pair("checkpoint.every", As::Int),
+    pair("lingua.matmul_allow_tf32", Form::Bool),
+    pair("platform.recompute", Form::Words(&[("false", "\"nothing\""), ("true", "\"layers\"")])).absent("false"),
+    pair("lingua.profiling", Form::Bool),
+    pair("checkpoint.every", Form::Int),
     // The trainer's 0 keeps none, but a run here continues from one of at least two.
-    pair("checkpoint.keep", As::Int).absent("3"),
-    pair("evaluation.every", As::Int),
-    pair("lingua.eval_keep", As::Int),
-    pair("lingua.read_s3", As::Bool).unlike(),
-    pair("lingua.async_eval_gpus", As::IntOr("0")),
-    pair("lingua.log_samples", As::Bool),
-    pair("lingua.generator_max_tokens", As::Int),
-    pair("lingua.generator_dtype", As::Text),
-    pair("lingua.show_progress", As::Bool),
-    pair("lingua.save_s3", As::Bool).unlike(),
-    pair("lingua.save_consolidated_to_local", As::Bool).absent("true").unlike(),
+    pair("checkpoint.keep", Form::Int).absent("3"),
+    pair("evaluation.every", Form::Int),
+    pair("lingua.eval_keep", Form::Int),
+    pair("lingua.read_s3", Form::Bool).unlike(),
+    pair("lingua.async_eval_gpus", Form::IntOr("0")),
+    pair("lingua.log_samples", Form::Bool),
+    pair("lingua.generator_max_tokens", Form::Int),
+    pair("lingua.generator_dtype", Form::Text),
+    pair("lingua.show_progress", Form::Bool),
+    pair("lingua.save_s3", Form::Bool).unlike(),
+    pair("lingua.save_consolidated_to_local", Form::Bool).absent("true").unlike(),
 ];
 
 /// Tasks with more than a name in the release's entry: the additional keys and their values.
@@ -179,7 +179,7 @@ const IDLE: [&str; 24] = [
 ];
 
 /// Whether a configuration has training keys.
-pub fn is_there(keys: &Keys<'_>) -> bool {
+pub fn has_training(keys: &Keys<'_>) -> bool {
     keys.has("optim") || keys.has("steps")
 }
 
@@ -231,8 +231,8 @@ pub fn read(
     let rounding = "distributed.allow_bf16_reduced_precision_reduction";
     for key in IDLE.into_iter().chain([rounding]) {
         if keys.has(key) && !(forced && key == "model.max_seqlen") {
-            let why = "it does not affect weights, and no field has it".to_owned();
-            left_out.push(LeftOut { name: key.to_owned(), why });
+            let reason = "it does not affect weights, and no field has it".to_owned();
+            left_out.push(LeftOut { name: key.to_owned(), reason });
         }
     }
     keys.idle(&IDLE);
@@ -242,15 +242,15 @@ pub fn read(
 /// The value of one key as TOML.
 fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, Problem> {
     let key = pair.theirs();
-    match pair.how {
-        As::Int => match keys.node(key) {
+    match pair.form {
+        Form::Int => match keys.node(key) {
             None => Ok(pair.if_absent().to_owned()),
             Some(node) => match number(node).and_then(Decimal::to_int) {
                 Some(n) => Ok(n.to_string()),
                 None => Err(keys.wrong(key, "a whole number")),
             },
         },
-        As::IntOr(word) => match keys.node(key) {
+        Form::IntOr(word) => match keys.node(key) {
             None if word == "0" => Ok("0".to_owned()),
             None => Ok(format!("{word:?}")),
             Some(node) => match number(node).and_then(Decimal::to_int) {
@@ -258,10 +258,10 @@ fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, Problem> {
                 None => Err(keys.wrong(key, "a whole number or null")),
             },
         },
-        As::Real => Ok(real(keys.decimal_or(key, pair.if_absent())?)),
-        As::Bool => Ok(keys.bool_or(key, pair.if_absent() == "true")?.to_string()),
-        As::Text => Ok(quote(keys.text(key)?.unwrap_or(pair.if_absent()))),
-        As::Words(words) => {
+        Form::Real => Ok(real(keys.decimal_or(key, pair.if_absent())?)),
+        Form::Bool => Ok(keys.bool_or(key, pair.if_absent() == "true")?.to_string()),
+        Form::Text => Ok(quote(keys.text(key)?.unwrap_or(pair.if_absent()))),
+        Form::Words(words) => {
             let word =
                 keys.node(key).map_or(pair.if_absent().to_owned(), |node| node.value.plain());
             let ours = words.iter().find(|(theirs, _)| *theirs == word);
@@ -274,8 +274,12 @@ fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, Problem> {
 
 fn number(node: &Node) -> Option<Decimal> {
     match &node.value {
-        Value::Number(digits) => Decimal::parse(digits).ok(),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+        NodeValue::Number(digits) => Decimal::parse(digits).ok(),
+        NodeValue::Null
+        | NodeValue::Bool(_)
+        | NodeValue::Text(_)
+        | NodeValue::List(_)
+        | NodeValue::Map(_) => None,
     }
 }
 
@@ -305,13 +309,13 @@ fn sources(
         // The smallest power of ten that makes all of them integers.
         let places = weights.iter().map(|w| -w.parts().1).max().unwrap_or(0).clamp(0, 9);
         let scale = Decimal::new(1, places).unwrap_or(Decimal::ONE);
-        let whole = |w: &Decimal| w.mul(scale).ok().and_then(Decimal::to_int);
-        let whole: Option<Vec<String>> =
-            weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
-        let Some(whole) = whole else {
+        let scaled = |w: &Decimal| w.mul(scale).ok().and_then(Decimal::to_int);
+        let integers: Option<Vec<String>> =
+            weights.iter().map(|w| scaled(w).map(|n| n.to_string())).collect();
+        let Some(integers) = integers else {
             return Err(messages::fine_weights(keys));
         };
-        set("data.weights", format!("[{}]", whole.join(", ")));
+        set("data.weights", format!("[{}]", integers.join(", ")));
     }
     Ok(())
 }
@@ -374,8 +378,14 @@ fn tasks(
     let key = "eval.harness.tasks";
     let items: &[Node] = match keys.node(key).map(|node| &node.value) {
         None => &[],
-        Some(Value::List(items)) => items,
-        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_)) => {
+        Some(NodeValue::List(items)) => items,
+        Some(
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Number(_)
+            | NodeValue::Text(_)
+            | NodeValue::Map(_),
+        ) => {
             return Err(messages::tasks_are_no_list(keys));
         }
     };
@@ -384,8 +394,12 @@ fn tasks(
         let leaves: BTreeMap<String, String> =
             item.leaves().into_iter().map(|(k, n)| (k, in_order(n))).collect();
         let (name, more) = match &item.value {
-            Value::Text(name) => (name.clone(), BTreeMap::new()),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
+            NodeValue::Text(name) => (name.clone(), BTreeMap::new()),
+            NodeValue::Null
+            | NodeValue::Bool(_)
+            | NodeValue::Number(_)
+            | NodeValue::List(_)
+            | NodeValue::Map(_) => {
                 let name = item.get("task").map(|n| n.value.plain()).unwrap_or_default();
                 (name, leaves.into_iter().filter(|(k, _)| k != "task").collect())
             }
@@ -407,28 +421,30 @@ fn tasks(
 /// A value as text, with the keys of its maps in a fixed order.
 fn in_order(node: &Node) -> String {
     match &node.value {
-        Value::List(items) => items.iter().map(in_order).collect::<Vec<_>>().join(","),
-        Value::Map(entries) => {
+        NodeValue::List(items) => items.iter().map(in_order).collect::<Vec<_>>().join(","),
+        NodeValue::Map(entries) => {
             let mut entries: Vec<String> =
                 entries.iter().map(|(k, n)| format!("{k}: {}", n.value.shown())).collect();
             entries.sort();
             format!("{{{}}}", entries.join(", "))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => node.value.plain(),
+        NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) | NodeValue::Text(_) => {
+            node.value.plain()
+        }
     }
 }
 
-fn node(value: Value) -> Node {
+fn node(value: NodeValue) -> Node {
     Node { value, line: 0 }
 }
 
 /// Puts a value under a dotted key.
-pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
+pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: NodeValue) {
     let Some((first, rest)) = key.split_once('.') else {
         root.push((key.to_owned(), node(value)));
         return;
     };
-    if let Some((_, Node { value: Value::Map(inner), .. })) =
+    if let Some((_, Node { value: NodeValue::Map(inner), .. })) =
         root.iter_mut().find(|(k, _)| k == first)
     {
         put(inner, rest, value);
@@ -436,11 +452,11 @@ pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
     }
     let mut inner = Vec::new();
     put(&mut inner, rest, value);
-    root.push((first.to_owned(), node(Value::Map(inner))));
+    root.push((first.to_owned(), node(NodeValue::Map(inner))));
 }
 
 /// The error for an experiment that Lingua could not train.
-fn cannot(experiment: &Experiment, path: &str, reason: &str) -> Problem {
+fn inexpressible(experiment: &Experiment, path: &str, reason: &str) -> Problem {
     let has = experiment.value(path).map_or("absent".to_owned(), FieldValue::to_string);
     Problem::in_file(
         experiment.name.clone(),
@@ -455,7 +471,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Prob
     let devices = match experiment.value("platform.devices") {
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => {
-            return Err(cannot(
+            return Err(inexpressible(
                 experiment,
                 "platform.devices",
                 "a launch needs the number of devices",
@@ -465,7 +481,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Prob
     let micro_batches = experiment.batch.micro_batches as i64;
     if micro_batches % devices != 0 {
         let reason = format!("{micro_batches} micro-batches are not a multiple of the devices");
-        return Err(cannot(experiment, "platform.devices", &reason));
+        return Err(inexpressible(experiment, "platform.devices", &reason));
     }
     let mut root = Vec::new();
     let kind = experiment.value("schedule.kind").map(FieldValue::plain).unwrap_or_default();
@@ -484,21 +500,25 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Prob
             put(&mut root, pair.theirs(), value);
         }
     }
-    put(&mut root, "grad_acc_steps", Value::Number((micro_batches / devices).to_string()));
+    put(&mut root, "grad_acc_steps", NodeValue::Number((micro_batches / devices).to_string()));
     let [beta1, beta2] = [experiment.optimizer.beta1, experiment.optimizer.beta2];
-    put(&mut root, "optim.beta1", Value::Number(beta1.to_string()));
-    put(&mut root, "optim.beta2", Value::Number(beta2.to_string()));
-    put(&mut root, "data.n_views", Value::Number("2".to_owned()));
-    put(&mut root, "distributed.tp_size", Value::Number("1".to_owned()));
-    put(&mut root, "distributed.dp_shard", Value::Number(devices.to_string()));
-    put(&mut root, "distributed.dp_replicate", Value::Number("1".to_owned()));
+    put(&mut root, "optim.beta1", NodeValue::Number(beta1.to_string()));
+    put(&mut root, "optim.beta2", NodeValue::Number(beta2.to_string()));
+    put(&mut root, "data.n_views", NodeValue::Number("2".to_owned()));
+    put(&mut root, "distributed.tp_size", NodeValue::Number("1".to_owned()));
+    put(&mut root, "distributed.dp_shard", NodeValue::Number(devices.to_string()));
+    put(&mut root, "distributed.dp_replicate", NodeValue::Number("1".to_owned()));
     let tokenizer = experiment.value("data.tokenizer").map(FieldValue::plain).unwrap_or_default();
     match TOKENIZERS.iter().find(|(_, ours, _)| *ours == tokenizer) {
         Some((name, _, _)) => {
-            put(&mut root, "data.tokenizer.name", Value::Text((*name).to_owned()))
+            put(&mut root, "data.tokenizer.name", NodeValue::Text((*name).to_owned()))
         }
         None => {
-            return Err(cannot(experiment, "data.tokenizer", "Lingua has bytes, sp and tiktoken"));
+            return Err(inexpressible(
+                experiment,
+                "data.tokenizer",
+                "Lingua has bytes, sp and tiktoken",
+            ));
         }
     }
     put(&mut root, "data.sources", weighted(experiment)?);
@@ -506,20 +526,20 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Prob
     Ok((root, devices))
 }
 
-fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Value, Problem> {
+fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<NodeValue, Problem> {
     let text = value.to_string();
-    Ok(match pair.how {
-        As::Words(words) => match words.iter().find(|(_, ours)| same(ours, &text)) {
-            Some(("true", _)) => Value::Bool(true),
-            Some(("false", _)) => Value::Bool(false),
-            Some((theirs, _)) => Value::Text((*theirs).to_owned()),
-            None => return Err(cannot(experiment, pair.ours, "Lingua cannot express it")),
+    Ok(match pair.form {
+        Form::Words(words) => match words.iter().find(|(_, ours)| same(ours, &text)) {
+            Some(("true", _)) => NodeValue::Bool(true),
+            Some(("false", _)) => NodeValue::Bool(false),
+            Some((theirs, _)) => NodeValue::Text((*theirs).to_owned()),
+            None => return Err(inexpressible(experiment, pair.ours, "Lingua cannot express it")),
         },
-        As::IntOr(word) if value.plain() == word => Value::Null,
-        As::Real if value.plain() == "none" => Value::Number("0".to_owned()),
-        As::Int | As::Real | As::IntOr(_) => Value::Number(text),
-        As::Bool => Value::Bool(text == "true"),
-        As::Text => Value::Text(value.plain()),
+        Form::IntOr(word) if value.plain() == word => NodeValue::Null,
+        Form::Real if value.plain() == "none" => NodeValue::Number("0".to_owned()),
+        Form::Int | Form::Real | Form::IntOr(_) => NodeValue::Number(text),
+        Form::Bool => NodeValue::Bool(text == "true"),
+        Form::Text => NodeValue::Text(value.plain()),
     })
 }
 
@@ -529,10 +549,10 @@ fn same(a: &str, b: &str) -> bool {
 }
 
 /// Names of sources with their weights.
-fn weighted(experiment: &Experiment) -> Result<Value, Problem> {
+fn weighted(experiment: &Experiment) -> Result<NodeValue, Problem> {
     let name = experiment.value("data.source").map(FieldValue::plain).unwrap_or_default();
     if name == UNNAMED {
-        return Ok(Value::Map(Vec::new()));
+        return Ok(NodeValue::Map(Vec::new()));
     }
     let weights = match experiment.value("data.weights") {
         Some(FieldValue::List(weights)) => weights.iter().map(FieldValue::to_string).collect(),
@@ -541,40 +561,42 @@ fn weighted(experiment: &Experiment) -> Result<Value, Problem> {
     let names: Vec<&str> = if weights.is_empty() { vec![&name] } else { name.split('+').collect() };
     if !weights.is_empty() && weights.len() != names.len() {
         let reason = format!("`{name}` names {} of its sources", names.len());
-        return Err(cannot(experiment, "data.weights", &reason));
+        return Err(inexpressible(experiment, "data.weights", &reason));
     }
     let weights = weights.into_iter().chain(std::iter::repeat("1.0".to_owned()));
     let entries = names.iter().zip(weights);
-    Ok(Value::Map(entries.map(|(name, w)| ((*name).to_owned(), node(Value::Number(w)))).collect()))
+    Ok(NodeValue::Map(
+        entries.map(|(name, w)| ((*name).to_owned(), node(NodeValue::Number(w)))).collect(),
+    ))
 }
 
 /// The evaluations; three of them have more than a name in the release.
-fn task_list(experiment: &Experiment) -> Value {
+fn task_list(experiment: &Experiment) -> NodeValue {
     let names = match experiment.value("lingua.harness_tasks") {
         Some(FieldValue::List(names)) => names.iter().map(FieldValue::plain).collect(),
         Some(_) | None => Vec::new(),
     };
     let entry = |name: String| {
         let Some((_, more)) = TASKS.iter().find(|(task, _)| *task == name) else {
-            return node(Value::Text(name));
+            return node(NodeValue::Text(name));
         };
-        let mut entry = vec![("task".to_owned(), node(Value::Text(name)))];
+        let mut entry = vec![("task".to_owned(), node(NodeValue::Text(name)))];
         for (key, value) in *more {
-            let value = if *value == "true" { Value::Bool(true) } else { accuracy() };
+            let value = if *value == "true" { NodeValue::Bool(true) } else { accuracy() };
             put(&mut entry, key, value);
         }
-        node(Value::Map(entry))
+        node(NodeValue::Map(entry))
     };
-    Value::List(names.into_iter().map(entry).collect())
+    NodeValue::List(names.into_iter().map(entry).collect())
 }
 
 /// `metric_list` of lambada_openai.
-fn accuracy() -> Value {
-    let text = |text: &str| node(Value::Text(text.to_owned()));
+fn accuracy() -> NodeValue {
+    let text = |text: &str| node(NodeValue::Text(text.to_owned()));
     let metric = vec![
         ("metric".to_owned(), text("acc")),
         ("aggregation".to_owned(), text("mean")),
-        ("higher_is_better".to_owned(), node(Value::Bool(true))),
+        ("higher_is_better".to_owned(), node(NodeValue::Bool(true))),
     ];
-    Value::List(vec![node(Value::Map(metric))])
+    NodeValue::List(vec![node(NodeValue::Map(metric))])
 }

@@ -7,7 +7,7 @@ use dsl::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 use super::json::is_number;
-use super::node::{Flat, MAX_DEPTH, Node, Once, Value};
+use super::node::{Flat, MAX_DEPTH, Node, NodeValue, Once};
 
 /// The maximum size of a recipe.
 pub const MAX_YAML: usize = 1 << 20;
@@ -97,7 +97,7 @@ fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, Problem>
         let (event, span) = event.map_err(|error| {
             fail(error.marker().line(), &format!("it is not YAML: {}", error.info()))
         })?;
-        builder.take(event, span).map_err(|(line, why)| fail(line, &why))?;
+        builder.take(event, span).map_err(|(line, reason)| fail(line, &reason))?;
     }
     builder.root.ok_or_else(|| fail(1, "it is empty"))
 }
@@ -105,9 +105,9 @@ fn document(name: &str, bytes: &[u8], as_written: bool) -> Result<Node, Problem>
 type Refused = (usize, String);
 
 /// A tree in block style, with two spaces per level.
-pub fn write(value: &Value) -> String {
+pub fn write(value: &NodeValue) -> String {
     let mut out = String::new();
-    if let Value::Map(entries) = value {
+    if let NodeValue::Map(entries) = value {
         map(entries, 0, &mut out);
     }
     out
@@ -116,25 +116,25 @@ pub fn write(value: &Value) -> String {
 fn map(entries: &[(String, Node)], depth: usize, out: &mut String) {
     for (key, node) in entries {
         out.push_str(&"  ".repeat(depth));
-        out.push_str(&scalar(&Value::Text(key.clone())));
+        out.push_str(&scalar(&NodeValue::Text(key.clone())));
         out.push(':');
         below(&node.value, depth, out);
     }
 }
 
 /// The text after a key, or after the dash of an entry.
-fn below(value: &Value, depth: usize, out: &mut String) {
+fn below(value: &NodeValue, depth: usize, out: &mut String) {
     match value {
-        Value::Map(entries) if !entries.is_empty() => {
+        NodeValue::Map(entries) if !entries.is_empty() => {
             out.push('\n');
             map(entries, depth + 1, out);
         }
-        Value::List(items) if !items.is_empty() => {
+        NodeValue::List(items) if !items.is_empty() => {
             out.push('\n');
             for item in items {
                 out.push_str(&"  ".repeat(depth));
                 out.push('-');
-                if let Value::Map(entries) = &item.value
+                if let NodeValue::Map(entries) = &item.value
                     && !entries.is_empty()
                 {
                     let mut inner = String::new();
@@ -146,9 +146,9 @@ fn below(value: &Value, depth: usize, out: &mut String) {
                 }
             }
         }
-        Value::Map(_) => out.push_str(" {}\n"),
-        Value::List(_) => out.push_str(" []\n"),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+        NodeValue::Map(_) => out.push_str(" {}\n"),
+        NodeValue::List(_) => out.push_str(" []\n"),
+        NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) | NodeValue::Text(_) => {
             out.push(' ');
             out.push_str(&scalar(value));
             out.push('\n');
@@ -157,10 +157,10 @@ fn below(value: &Value, depth: usize, out: &mut String) {
 }
 
 /// A scalar that YAML 1.1 and 1.2 read the same way.
-fn scalar(value: &Value) -> String {
+fn scalar(value: &NodeValue) -> String {
     match value {
-        Value::Number(digits) if digits == "Infinity" => ".inf".to_owned(),
-        Value::Number(digits) => match digits.split_once('e') {
+        NodeValue::Number(digits) if digits == "Infinity" => ".inf".to_owned(),
+        NodeValue::Number(digits) => match digits.split_once('e') {
             // YAML 1.1 recognises an exponent only with a point before it and a sign.
             Some((mantissa, exponent)) => {
                 let point = if mantissa.contains('.') { "" } else { ".0" };
@@ -169,14 +169,16 @@ fn scalar(value: &Value) -> String {
             }
             None => digits.clone(),
         },
-        Value::Text(text) => {
+        NodeValue::Text(text) => {
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
             let begins =
                 text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '_');
             let bare = begins && text.chars().all(letters) && plain(text) == Ok(value.clone());
             if bare { text.clone() } else { super::json::quoted(text) }
         }
-        Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => value.shown(),
+        NodeValue::Null | NodeValue::Bool(_) | NodeValue::List(_) | NodeValue::Map(_) => {
+            value.shown()
+        }
     }
 }
 
@@ -206,8 +208,11 @@ impl Builder {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => {
                 self.documents += 1;
-                let one = self.documents == 1;
-                if one { Ok(()) } else { Err((line, "a second document".to_owned())) }
+                if self.documents == 1 {
+                    Ok(())
+                } else {
+                    Err((line, "a second document".to_owned()))
+                }
             }
             Event::Alias(_) => Err((line, "an alias (`*…`)".to_owned())),
             Event::Scalar(text, style, anchor, tag) => {
@@ -223,9 +228,11 @@ impl Builder {
                 self.open(Open::Map(line, Vec::new(), Once::default(), None), line)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
-                Some(Open::List(line, items)) => self.put(Node { value: Value::List(items), line }),
+                Some(Open::List(line, items)) => {
+                    self.put(Node { value: NodeValue::List(items), line })
+                }
                 Some(Open::Map(line, entries, _, None)) => {
-                    self.put(Node { value: Value::Map(entries), line })
+                    self.put(Node { value: NodeValue::Map(entries), line })
                 }
                 Some(Open::Map(..)) | None => Err((line, "a key without a value".to_owned())),
             },
@@ -263,12 +270,12 @@ impl Builder {
         }
         let value = if self.as_written {
             let read = (style == ScalarStyle::Plain).then(|| plain(text).ok()).flatten();
-            read.unwrap_or_else(|| Value::Text(text.to_owned()))
+            read.unwrap_or_else(|| NodeValue::Text(text.to_owned()))
         } else if style == ScalarStyle::Plain {
-            plain(text).map_err(|why| (line, why))?
+            plain(text).map_err(|reason| (line, reason))?
         } else {
-            interpolated(text).map_err(|why| (line, why))?;
-            Value::Text(text.to_owned())
+            interpolated(text).map_err(|reason| (line, reason))?;
+            NodeValue::Text(text.to_owned())
         };
         self.put(Node { value, line })
     }
@@ -294,15 +301,15 @@ fn interpolated(text: &str) -> Result<(), String> {
 }
 
 /// The value of an unquoted word.
-fn plain(text: &str) -> Result<Value, String> {
+fn plain(text: &str) -> Result<NodeValue, String> {
     interpolated(text)?;
     Ok(match text {
-        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        "true" | "True" | "TRUE" => Value::Bool(true),
-        "false" | "False" | "FALSE" => Value::Bool(false),
-        ".inf" | "+.inf" => Value::Number("Infinity".to_owned()),
-        "-.inf" => Value::Number("-Infinity".to_owned()),
-        ".nan" => Value::Number("NaN".to_owned()),
+        "" | "~" | "null" | "Null" | "NULL" => NodeValue::Null,
+        "true" | "True" | "TRUE" => NodeValue::Bool(true),
+        "false" | "False" | "FALSE" => NodeValue::Bool(false),
+        ".inf" | "+.inf" => NodeValue::Number("Infinity".to_owned()),
+        "-.inf" => NodeValue::Number("-Infinity".to_owned()),
+        ".nan" => NodeValue::Number("NaN".to_owned()),
         _ => {
             let word = text.to_ascii_lowercase();
             if ["yes", "no", "on", "off", "y", "n"].contains(&word.as_str()) {
@@ -310,13 +317,13 @@ fn plain(text: &str) -> Result<Value, String> {
             }
             let unsigned = text.strip_prefix('+').unwrap_or(text);
             if is_number(unsigned) {
-                Value::Number(unsigned.to_owned())
+                NodeValue::Number(unsigned.to_owned())
             } else if looks_numeric(unsigned) {
                 return Err(format!(
                     "`{text}`, a number in one version of YAML but a string in another"
                 ));
             } else {
-                Value::Text(text.to_owned())
+                NodeValue::Text(text.to_owned())
             }
         }
     })
@@ -338,11 +345,11 @@ mod tests {
     use super::comments;
 
     #[test]
-    fn comments_are_what_yaml_passes_over() {
+    fn comments_are_read_outside_of_quoted_and_block_texts() {
         let text = "# one\na: 1 # two\nb: \"x # no\" # three\nc: d#no\nd: |\n  # no\n  x\n  #four\ne: 'y\n  # no'\n# \u{e9} five\n";
-        let found = comments(text);
-        let found: Vec<(usize, &str)> = found.iter().map(|(at, text)| (*at, text.trim())).collect();
-        assert_eq!(found, [(1, "one"), (2, "two"), (3, "three"), (11, "\u{e9} five")]);
+        let read = comments(text);
+        let read: Vec<(usize, &str)> = read.iter().map(|(at, text)| (*at, text.trim())).collect();
+        assert_eq!(read, [(1, "one"), (2, "two"), (3, "three"), (11, "\u{e9} five")]);
         assert_eq!(comments("a: 1\r\n# 8 GPUs\r\n"), [(2, " 8 GPUs".to_owned())]);
     }
 }

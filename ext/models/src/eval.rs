@@ -14,7 +14,7 @@ use runtime::weights::Weights;
 use serde::Serialize;
 use suite::asked::Asked;
 use suite::encode::{Codec, Encoder};
-use suite::reply::{finite, of_question, reply};
+use suite::reply::{about_question, finite, reply};
 use suite::request::Request;
 use suite::score::{Measured, Reply, score};
 
@@ -145,7 +145,7 @@ fn answer_all(
             let reply = reply(&mut model, tokens, longest, task, request);
             reply
                 .and_then(finite)
-                .map_err(|error| Failure::from(of_question(error, place, &task.name)))
+                .map_err(|error| Failure::from(about_question(error, place, &task.name)))
         })?);
     }
     Ok((tasks, answerer.paths()))

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use compiler::plan::{Loss, Options, Precision, Processor};
 use dsl::Problem;
-use interop::source::Source;
+use interop::source::ArchWeights;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::weights::{Weights, file};
@@ -118,7 +118,7 @@ pub(crate) fn weights(
     machine: Machine,
 ) -> Result<Weights, Failure> {
     let path = &weights::file(path)?;
-    let source = Source::open(compiled, path).map_err(|error| {
+    let source = ArchWeights::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
         Failure::from(Problem::from(error)).help(match weights::run_of(path) {
             Some((run, experiment)) => {

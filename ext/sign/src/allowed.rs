@@ -48,7 +48,7 @@ impl AllowedSigners {
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            lines.push(line(at + 1, text).map_err(|fault| (at + 1, fault))?);
+            lines.push(parse_line(at + 1, text).map_err(|fault| (at + 1, fault))?);
         }
         Ok(AllowedSigners { lines })
     }
@@ -89,6 +89,7 @@ impl SignerLine {
         }
     }
 
+    /// The reason why the line does not allow this name at this time.
     fn refuses(&self, identity: Option<&str>, now: i64) -> Option<String> {
         if self.certificate_authority {
             return Some("as a certificate authority, which canonc does not support".to_owned());
@@ -117,7 +118,8 @@ impl SignerLine {
     }
 }
 
-fn line(number: usize, text: &str) -> Result<SignerLine, String> {
+/// Reads one line with a signer.
+fn parse_line(number: usize, text: &str) -> Result<SignerLine, String> {
     let (principals, rest) = word(text)?;
     let mut line = SignerLine {
         number,
@@ -248,15 +250,15 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 
 /// Seconds since 1970 for `YYYYMMDD`, optionally with `HHMM` or `HHMMSS` after it, and with `Z`.
 fn time(text: &str) -> Result<i64, String> {
-    let wrong = || format!("`{text}` is not a time of the form YYYYMMDD[HHMM[SS]]Z");
+    let malformed = || format!("`{text}` is not a time of the form YYYYMMDD[HHMM[SS]]Z");
     let Some(digits) = text.strip_suffix(['Z', 'z']) else {
         return Err(match text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => format!("`{text}` is a local time; write it in UTC, with a Z at its end"),
-            false => wrong(),
+            false => malformed(),
         });
     };
     if !matches!(digits.len(), 8 | 12 | 14) || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(wrong());
+        return Err(malformed());
     }
     let part = |from: usize, to: usize| -> i64 {
         digits.get(from..to).and_then(|part| part.parse().ok()).unwrap_or(0)
@@ -270,7 +272,7 @@ fn time(text: &str) -> Result<i64, String> {
         || minute > 59
         || second > 60
     {
-        return Err(wrong());
+        return Err(malformed());
     }
     Ok(days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second)
 }
@@ -278,8 +280,8 @@ fn time(text: &str) -> Result<i64, String> {
 /// Days from 1970-01-01, counting years from March so that the leap day is the last.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    365 * year + year / 4 - year / 100 + year / 400 + of_year - 719_468
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    365 * year + year / 4 - year / 100 + year / 400 + day_of_year - 719_468
 }
 
 #[cfg(test)]
@@ -287,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns() {
+    fn patterns_match_as_in_ssh() {
         for (patterns, name, wanted) in [
             ("ada@x.org", "ada@x.org", true),
             ("ada@x.org", "ada@x.orgs", false),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_are_read_in_utc() {
         assert_eq!(time("19700101Z"), Ok(0));
         assert_eq!(time("20000229Z"), Ok(951_782_400));
         assert_eq!(time("20261122091114Z"), Ok(1_795_338_674));

@@ -62,8 +62,9 @@ pub fn sign_run(
     let message =
         disk::read(&attestation, disk::SMALL).map_err(|error| cannot_read(&attestation, &error))?;
     let private = read_key(key, &attestation)?;
-    let signature = sign(&message, &private)
-        .map_err(|error| elsewhere(key, &attestation, &format!("cannot sign here: {error}")))?;
+    let signature = sign(&message, &private).map_err(|error| {
+        use_ssh_keygen(key, &attestation, &format!("cannot sign here: {error}"))
+    })?;
     replace(&target, signature.as_bytes(), || Ok(()))
         .map_err(|error| cannot_write(&target, &error))?;
     Ok(Signed {
@@ -82,7 +83,7 @@ pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Pr
     })?;
     if std::str::from_utf8(&bytes).is_ok_and(|text| PublicKey::from_openssh(text).is_ok()) {
         let what = "is a public key, but a signature needs the private key";
-        return Err(elsewhere(path, attestation, what));
+        return Err(use_ssh_keygen(path, attestation, what));
     }
     let key = PrivateKey::from_openssh(&bytes).map_err(|error| {
         Problem::input(
@@ -91,7 +92,7 @@ pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Pr
         )
     })?;
     if key.is_encrypted() {
-        return Err(elsewhere(
+        return Err(use_ssh_keygen(
             path,
             attestation,
             "is protected by a passphrase, which canonc does not ask for",
@@ -101,9 +102,9 @@ pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Pr
 }
 
 /// The error for a key that only `ssh-keygen` can use, with the right command.
-fn elsewhere(key: &Path, attestation: &Path, what: &str) -> Problem {
+fn use_ssh_keygen(key: &Path, attestation: &Path, fault: &str) -> Problem {
     Problem::input(
-        format!("{} {what}", key.display()),
+        format!("{} {fault}", key.display()),
         format!(
             "sign with ssh-keygen, which writes the same file: ssh-keygen -Y sign -n {NAMESPACE} -f {} {}",
             key.display(),

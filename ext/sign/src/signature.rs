@@ -72,7 +72,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     }
     let signer = Signer { key: read.public_key().clone() };
     // The kind of key decides whether we can check it, since a signature's bytes can name any algorithm.
-    if is_elsewhere(&read.public_key().algorithm()) {
+    if needs_ssh_keygen(&read.public_key().algorithm()) {
         let reason = format!("keys of type {} are not built into canonc", signer.algorithm());
         return Err(Refused::Unsupported { signer: Box::new(signer), reason });
     }
@@ -85,8 +85,8 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     }
 }
 
-/// Kinds of keys that OpenSSH supports and that are not built in.
-fn is_elsewhere(algorithm: &Algorithm) -> bool {
+/// Whether OpenSSH supports keys of this kind, which are not built in here.
+fn needs_ssh_keygen(algorithm: &Algorithm) -> bool {
     matches!(
         algorithm,
         Algorithm::Rsa { .. }

@@ -23,8 +23,8 @@ const OTHER_NAMESPACE: &str = include_str!("../../../tests/golden/ssh/other_name
 
 fn bad(message: &[u8], signature: &str) -> String {
     match check(message, signature) {
-        Err(Refused::Bad(why)) => why,
-        other => panic!("{other:?}"),
+        Err(Refused::Bad(reason)) => reason,
+        result => panic!("{result:?}"),
     }
 }
 
@@ -47,21 +47,21 @@ fn a_key_that_nobody_listed_is_refused_whatever_its_kind() {
     let paths = Paths::new(folder.path());
     std::fs::write(paths.attestation(), MESSAGE).unwrap();
     std::fs::write(paths.signature(), RSA).unwrap();
-    let of = |list: &str| {
+    let findings = |list: &str| {
         let signers = AllowedSigners::parse(list).unwrap();
         let trusted = Trusted { signers: &signers, file: "list", identity: None, now: 0 };
-        let mut found = Report::default();
-        report(&paths, Some(trusted), &mut found);
-        (found.broken.join("; "), found.undecided.join("; "))
+        let mut verified = Report::default();
+        report(&paths, Some(trusted), &mut verified);
+        (verified.broken.join("; "), verified.undecided.join("; "))
     };
-    let (broken, undecided) = of(&format!("ada {PUBLIC}"));
+    let (broken, undecided) = findings(&format!("ada {PUBLIC}"));
     assert!(broken.contains("no line lists key") && undecided.is_empty(), "{broken}{undecided}");
-    let (broken, undecided) = of(&format!("ada {RSA_PUBLIC}"));
+    let (broken, undecided) = findings(&format!("ada {RSA_PUBLIC}"));
     assert!(broken.is_empty() && undecided.contains("ssh-keygen -Y verify"), "{broken}{undecided}");
 }
 
 #[test]
-fn a_byte_of_a_signature_is_never_taken_for_a_kind_that_is_checked_elsewhere() {
+fn a_signature_with_a_flipped_bit_is_bad_and_never_of_an_unsupported_kind() {
     use base64::Engine as _;
     use base64::engine::general_purpose::STANDARD;
     let lines: Vec<&str> = ED25519.lines().collect();
@@ -74,18 +74,18 @@ fn a_byte_of_a_signature_is_never_taken_for_a_kind_that_is_checked_elsewhere() {
             let text: Vec<&str> =
                 text.as_bytes().chunks(70).map(|line| std::str::from_utf8(line).unwrap()).collect();
             let text = format!("{}\n{}\n{}\n", lines[0], text.join("\n"), lines[lines.len() - 1]);
-            let found = check(MESSAGE, &text);
-            assert!(matches!(found, Err(Refused::Bad(_))), "byte {at}, bit {bit}: {found:?}");
+            let result = check(MESSAGE, &text);
+            assert!(matches!(result, Err(Refused::Bad(_))), "byte {at}, bit {bit}: {result:?}");
         }
     }
 }
 
 #[test]
-fn what_is_after_a_signature_counts_as_it_does_for_ssh_keygen() {
+fn white_space_around_a_signature_counts_as_for_ssh_keygen() {
     // Each was tried with `ssh-keygen -Y verify` of OpenSSH 9.2.
-    let whole = ED25519.trim_end();
+    let trimmed = ED25519.trim_end();
     for good in ["", "\n\n", " \t\n", "\r\n"] {
-        assert!(check(MESSAGE, &format!("{whole}{good}")).is_ok(), "{good:?}");
+        assert!(check(MESSAGE, &format!("{trimmed}{good}")).is_ok(), "{good:?}");
     }
     assert!(check(MESSAGE, &ED25519.replace('\n', "\r\n")).is_err());
     assert!(check(MESSAGE, &format!("\n{ED25519}")).is_err());
@@ -106,14 +106,14 @@ fn a_line_that_excludes_everybody_allows_nobody() {
         let signers = AllowedSigners::parse(&format!("{principals} {PUBLIC}")).unwrap();
         match (signers.find(&signer, None, 0), wanted) {
             (Listed::As(names), Some(wanted)) => assert_eq!(names, wanted),
-            (Listed::No(why), None) => assert!(why.contains("for nobody"), "{why}"),
-            (found, wanted) => panic!("{principals}: {found:?}, not {wanted:?}"),
+            (Listed::No(reason), None) => assert!(reason.contains("for nobody"), "{reason}"),
+            (listed, wanted) => panic!("{principals}: {listed:?}, not {wanted:?}"),
         }
     }
 }
 
 #[test]
-fn ours_is_the_signature_that_ssh_keygen_makes() {
+fn our_signature_equals_that_of_ssh_keygen() {
     // For Ed25519, a key has exactly one signature of a message.
     let ours = sign(MESSAGE, &PrivateKey::from_openssh(KEY).unwrap()).unwrap();
     assert_eq!(ours, ED25519);
@@ -147,7 +147,7 @@ fn any_changed_byte_is_refused() {
 #[test]
 fn a_signer_counts_within_the_limits_of_its_line() {
     let signer = check(MESSAGE, ED25519).unwrap();
-    let of = |limits: &str, identity: Option<&str>| {
+    let find = |limits: &str, identity: Option<&str>| {
         let text = format!("ada@lab.org,*@home.org {limits} {PUBLIC}");
         AllowedSigners::parse(&text).unwrap().find(&signer, identity, 1_600_000_000)
     };
@@ -163,23 +163,22 @@ fn a_signer_counts_within_the_limits_of_its_line() {
         ("valid-before=\"20200101Z\"", None, Err("it has expired")),
         ("cert-authority", None, Err("a certificate authority")),
     ] {
-        match (of(limits, identity), wanted) {
+        match (find(limits, identity), wanted) {
             (Listed::As(names), Ok(())) => {
                 assert_eq!(names, identity.unwrap_or("ada@lab.org,*@home.org"));
             }
-            (Listed::No(why), Err(part)) => assert!(why.contains(part), "{limits}: {why}"),
-            (found, wanted) => panic!("{limits} {identity:?}: {found:?}, not {wanted:?}"),
+            (Listed::No(reason), Err(part)) => assert!(reason.contains(part), "{limits}: {reason}"),
+            (listed, wanted) => panic!("{limits} {identity:?}: {listed:?}, not {wanted:?}"),
         }
     }
-    let other = PrivateKey::from_openssh(ECDSA_KEY).unwrap();
-    let text = format!("ada {}", other.public_key().to_openssh().unwrap());
+    let key = PrivateKey::from_openssh(ECDSA_KEY).unwrap();
+    let text = format!("ada {}", key.public_key().to_openssh().unwrap());
     let listed = AllowedSigners::parse(&text).unwrap().find(&signer, None, 0);
-    assert!(matches!(listed, Listed::No(why) if why.contains("no line lists key SHA256:")));
+    assert!(matches!(listed, Listed::No(reason) if reason.contains("no line lists key SHA256:")));
 }
 
 #[test]
-fn a_key_that_cannot_sign_here_names_the_command_that_can() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_key_that_cannot_sign_here_is_refused_with_the_command_that_can() {
     let path = |name: &str| {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/ssh").join(name)
     };
@@ -193,7 +192,6 @@ fn a_key_that_cannot_sign_here_names_the_command_that_can() {
     }
     assert!(wrong("message").message.contains("not a private key in OpenSSH's format"));
     assert!(wrong("nowhere").message.contains("cannot be read"));
-    drop(folder);
 }
 
 /// Without ssh-keygen it reports that it did not run. The tests above prove the same with files that ssh-keygen made.
@@ -208,18 +206,18 @@ fn ssh_keygen_accepts_ours_where_it_is_installed() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let place = |name: &str| folder.path().join(name);
-    let write = |name: &str, content: &[u8]| std::fs::write(place(name), content).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |name: &str, content: &[u8]| std::fs::write(path(name), content).unwrap();
     write("allowed", format!("ada@lab.org {PUBLIC}").as_bytes());
     write("sig", sign(MESSAGE, &PrivateKey::from_openssh(KEY).unwrap()).unwrap().as_bytes());
     let accepts = |message: &[u8]| {
         write("message", message);
         let status = Command::new("ssh-keygen")
             .args(["-Y", "verify", "-n", NAMESPACE, "-I", "ada@lab.org", "-f"])
-            .arg(place("allowed"))
+            .arg(path("allowed"))
             .arg("-s")
-            .arg(place("sig"))
-            .stdin(std::fs::File::open(place("message")).unwrap())
+            .arg(path("sig"))
+            .stdin(std::fs::File::open(path("message")).unwrap())
             .output()
             .unwrap();
         status.status.success()

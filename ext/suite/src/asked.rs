@@ -18,7 +18,7 @@ pub const NEEDLE: &str = "needle";
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// The file, as shown in messages.
-    pub place: String,
+    pub file: String,
     /// Its tasks, at least one.
     pub tasks: Vec<Task>,
     /// The folder of questions; `None` if the suite is built in and none was given.
@@ -28,36 +28,32 @@ pub struct Opened {
 /// Reads the suite in a file, or the built-in one. `data` is the folder of questions, if not the suite's own.
 pub fn open(path: &Path, data: Option<&Path>) -> Result<Opened, Problem> {
     let built_in = path.as_os_str() == RELEASE && !path.exists();
-    let place = shown(path);
-    let own;
-    let text = if built_in {
-        crate::RELEASE
-    } else {
-        own = disk::read_text(path, disk::SMALL).map_err(|error| unreadable(path, &error))?;
-        &own
+    let text = match built_in {
+        true => crate::RELEASE.to_owned(),
+        false => disk::read_text(path, disk::SMALL).map_err(|error| unreadable(path, &error))?,
     };
-    let Suite { place, tasks } = Suite::read(&place, text)?;
+    let Suite { file, tasks } = Suite::read(&shown(path), &text)?;
     let folder = match data {
         Some(folder) => Some(folder.to_owned()),
         None if built_in => None,
         None => Some(path.parent().unwrap_or(Path::new("")).to_owned()),
     };
-    Ok(Opened { place, tasks, folder })
+    Ok(Opened { file, tasks, folder })
 }
 
 /// Error for a suite that does not exist or cannot be read.
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
-    let place = shown(path);
+    let file = shown(path);
     if error.kind() != io::ErrorKind::NotFound {
         let message = format!("the suite cannot be read: {error}");
-        return Problem::in_file(place, message, "name a suite's file, or `release`");
+        return Problem::in_file(file, message, "name a suite's file, or `release`");
     }
-    let near = dsl::suggest(&place, [RELEASE, NEEDLE]).map(str::to_owned);
-    let help = match near.or_else(|| disk::nearest(path).map(|near| shown(&near))) {
-        Some(near) => format!("did you mean `{near}`?"),
+    let similar = dsl::suggest(&file, [RELEASE, NEEDLE]).map(str::to_owned);
+    let help = match similar.or_else(|| disk::nearest(path).map(|path| shown(&path))) {
+        Some(similar) => format!("did you mean `{similar}`?"),
         None => format!("name a suite's file, or `{RELEASE}`, `{NEEDLE}` or `task`"),
     };
-    Problem::in_file(place, "there is no such suite or file", help)
+    Problem::in_file(file, "there is no such suite or file", help)
 }
 
 /// A task with its questions.
@@ -79,11 +75,11 @@ impl Asked {
     /// Reads the questions of a task, or the first ones, and makes its requests.
     pub fn read(task: Task, folder: &Path, limit: Option<usize>) -> Result<Asked, Problem> {
         let questions = Questions::read(&folder.join(&task.file))?;
-        let own = match &task.shots_file {
+        let shots_file = match &task.shots_file {
             Some(file) if task.shots > 0 => Some(Questions::read(&folder.join(file))?),
             Some(_) | None => None,
         };
-        let examples = own.as_ref().unwrap_or(&questions);
+        let examples = shots_file.as_ref().unwrap_or(&questions);
         let requests = requests(&task, &questions, examples, limit)?;
         let places = questions.all.iter().take(requests.len());
         Ok(Asked {

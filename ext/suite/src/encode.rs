@@ -41,8 +41,8 @@ impl TokenError {
     }
 
     /// A text that the tokenizer refuses.
-    fn refused(why: String) -> TokenError {
-        TokenError::new(why, "change the question's text")
+    fn refused(reason: String) -> TokenError {
+        TokenError::new(reason, "change the question's text")
     }
 }
 
@@ -128,16 +128,16 @@ pub fn pair(
 ) -> Result<Piece, TokenError> {
     let kept = context.trim_end_matches(is_space);
     let encode = |text: &str| encoder.encode(text).map_err(TokenError::refused);
-    let whole = encode(&format!("{context}{continuation}"))?;
+    let joined = encode(&format!("{context}{continuation}"))?;
     if context.is_empty() {
         // As in the harness, a beginning-of-text token is then scored, too.
-        return Piece::new(vec![prefix(encoder)?], &whole, longest);
+        return Piece::new(vec![prefix(encoder)?], &joined, longest);
     }
-    let given = encode(kept)?;
-    let rest = whole.get(given.len()..).unwrap_or_default().to_vec();
+    let before = encode(kept)?;
+    let rest = joined.get(before.len()..).unwrap_or_default().to_vec();
     // A context of spaces only has no token.
-    let given = if given.is_empty() { vec![prefix(encoder)?] } else { given };
-    Piece::new(given, &rest, longest)
+    let before = if before.is_empty() { vec![prefix(encoder)?] } else { before };
+    Piece::new(before, &rest, longest)
 }
 
 /// All tokens of a document, with a beginning-of-text token if texts have one, in windows that overlap by one token.
@@ -276,8 +276,8 @@ mod tests {
                 predicted.extend(&piece.tokens[piece.tokens.len() - piece.scored..]);
                 // Tokens are neighbours in the text.
                 let marks = piece.tokens.iter().take_while(|id| **id < 2).count();
-                let own = &piece.tokens[marks..];
-                prop_assert!(own.windows(2).all(|two| two[1] == two[0] + 1));
+                let characters = &piece.tokens[marks..];
+                prop_assert!(characters.windows(2).all(|two| two[1] == two[0] + 1));
             }
             let mark: Vec<i64> = marks.then_some(1).into_iter().collect();
             prop_assert_eq!(predicted, [mark, ids(&text)].concat());

@@ -20,27 +20,32 @@ pub fn filtered(task: &Task, text: &str) -> String {
             Filter::Lowercase => text.to_lowercase(),
             Filter::Uppercase => text.to_uppercase(),
             Filter::Regex { pattern, select, fallback } => {
-                found(pattern, *select, &text).unwrap_or_else(|| fallback.clone())
+                selected_match(pattern, *select, &text).unwrap_or_else(|| fallback.clone())
             }
         };
     }
     text
 }
 
-/// A match of a pattern, as by Python's `findall` and the harness's `RegexFilter`.
-fn found(pattern: &str, select: i64, text: &str) -> Option<String> {
+/// The match of a pattern that `select` chooses, as by Python's `findall` and the harness's `RegexFilter`.
+fn selected_match(pattern: &str, select: i64, text: &str) -> Option<String> {
     // Reading the suite has checked that every pattern compiles.
     let pattern = Regex::new(pattern).ok()?;
     let all: Vec<regex::Captures<'_>> = pattern.captures_iter(text).collect();
-    let place = match select {
+    let index = match select {
         0.. => usize::try_from(select).ok()?,
         _ => all.len().checked_sub(usize::try_from(select.unsigned_abs()).ok()?)?,
     };
-    let groups = all.get(place)?;
+    let groups = all.get(index)?;
     let group = match groups.len() {
-        1 => groups.get(0).map(|whole| whole.as_str()),
+        1 => groups.get(0).map(|matched| matched.as_str()),
         2 => Some(groups.get(1).map_or("", |group| group.as_str())),
-        _ => groups.iter().skip(1).flatten().map(|group| group.as_str()).find(|it| !it.is_empty()),
+        _ => groups
+            .iter()
+            .skip(1)
+            .flatten()
+            .map(|group| group.as_str())
+            .find(|text| !text.is_empty()),
     };
     group.map(|text| text.trim().to_owned())
 }

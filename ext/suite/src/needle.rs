@@ -63,20 +63,20 @@ const WHERE: [&str; 8] = [
 const CITIES: [&str; 8] = ["Lima", "Oslo", "Cairo", "Delhi", "Quito", "Hanoi", "Rome", "Perth"];
 
 /// The text of one question.
-struct Question {
+struct NeedleQuestion {
     sentences: Random,
     city: &'static str,
     number: i64,
 }
 
-impl Question {
-    fn new(seed: u64, number: usize) -> Question {
+impl NeedleQuestion {
+    fn new(seed: u64, number: usize) -> NeedleQuestion {
         let mut hasher = blake3::Hasher::new_derive_key("canonc 1 needle");
         hasher.update(&seed.to_le_bytes()).update(&(number as u64).to_le_bytes());
         let mut random = Random::from_key(hasher.finalize().as_bytes());
         let city = pick(&mut random, &CITIES);
         let number = random.randint(100_000, 999_999);
-        Question { sentences: random, city, number }
+        NeedleQuestion { sentences: random, city, number }
     }
 
     fn answer(&self) -> String {
@@ -116,29 +116,31 @@ impl Needles {
         let mut all = Vec::new();
         for length in &self.lengths {
             for depth in &self.depths {
-                all.push((*length, self.one(encoder, *length, *depth)?));
+                all.push((*length, self.generated(encoder, *length, *depth)?));
             }
         }
         Ok(all)
     }
 
-    fn one(&self, encoder: &dyn Encoder, length: usize, depth: u8) -> Result<Asked, Problem> {
+    /// One task with its questions.
+    fn generated(&self, encoder: &dyn Encoder, length: usize, depth: u8) -> Result<Asked, Problem> {
         let task = task(length, depth);
         let (mut requests, mut places) = (Vec::new(), Vec::new());
         let mut digest = blake3::Hasher::new_derive_key("canonc 1 needle questions");
         for number in 0..self.count {
-            let place = format!("needle, length {length}, depth {depth}%, question {}", number + 1);
-            let question = Question::new(self.seed, number);
+            let location =
+                format!("needle, length {length}, depth {depth}%, question {}", number + 1);
+            let question = NeedleQuestion::new(self.seed, number);
             let fits = |count: usize| -> Result<bool, Problem> {
                 let text = question.prompt(count, depth);
-                let tokens = encoder.encode(&text).map_err(|why| {
-                    Problem::in_file(place.clone(), why, "use a tokenizer of English text")
+                let tokens = encoder.encode(&text).map_err(|reason| {
+                    Problem::in_file(location.clone(), reason, "use a tokenizer of English text")
                 })?;
                 Ok(tokens.len() + ANSWER <= length)
             };
             if !fits(0)? {
                 let message = format!("{length} tokens are too few for the question alone");
-                return Err(Problem::in_file(place, message, "give longer --lengths"));
+                return Err(Problem::in_file(location, message, "give longer --lengths"));
             }
             // Each sentence has at least one token.
             let (mut least, mut most) = (0, length);
@@ -151,7 +153,7 @@ impl Needles {
                 digest.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
             }
             requests.push(Request::Generate { prompt, expected: vec![answer] });
-            places.push(place);
+            places.push(location);
         }
         Ok(Asked { task, questions: digest.finalize(), examples: None, requests, places })
     }
@@ -222,10 +224,10 @@ mod tests {
                 // The longest sentence has fewer than 60 bytes.
                 assert!((length - 60..=*length).contains(&(prompt.len() + ANSWER)), "{length}");
                 let story = prompt.find("\nQuestion").unwrap();
-                let place = prompt.find("The secret").unwrap() as f64 / story as f64;
+                let depth = prompt.find("The secret").unwrap() as f64 / story as f64;
                 match at % 3 {
-                    0 => assert_eq!(place, 0.0),
-                    1 => assert!((0.2..0.7).contains(&place), "{place}"),
+                    0 => assert_eq!(depth, 0.0),
+                    1 => assert!((0.2..0.7).contains(&depth), "{depth}"),
                     _ => assert!(prompt[..story].ends_with(&format!("is {}. ", expected[0]))),
                 }
             }

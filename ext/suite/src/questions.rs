@@ -10,16 +10,16 @@ use jinja::Value;
 #[derive(Clone, Debug)]
 pub struct Questions {
     /// The file, as shown in messages.
-    pub place: String,
+    pub file: String,
     /// In the order of the file.
-    pub all: Vec<Question>,
+    pub all: Vec<SuiteQuestion>,
     /// Digest of the file's bytes.
     pub digest: blake3::Hash,
 }
 
 /// One question.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct SuiteQuestion {
     /// Its line, from 1.
     pub line: usize,
     /// Its fields, an object.
@@ -29,18 +29,18 @@ pub struct Question {
 impl Questions {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Questions, Problem> {
-        let place = shown(path);
+        let file = shown(path);
         let text = disk::read_text(path, disk::TEXT).map_err(|error| {
             Problem::in_file(
-                place.clone(),
+                file.clone(),
                 format!("the questions cannot be read: {error}"),
                 "name the folder of your copies with --data; docs/evaluation.md lists where each task's data comes from",
             )
         })?;
-        Questions::parse(place, &text)
+        Questions::parse(file, &text)
     }
 
-    fn parse(place: String, text: &str) -> Result<Questions, Problem> {
+    fn parse(file: String, text: &str) -> Result<Questions, Problem> {
         let mut all = Vec::new();
         for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
             if line.trim().is_empty() {
@@ -49,7 +49,7 @@ impl Questions {
             let line_number = number + 1;
             let wrong = |what: String| {
                 Problem::in_file(
-                    format!("{place}:{line_number}"),
+                    format!("{file}:{line_number}"),
                     what,
                     "a line is one JSON object, such as `{\"question\": \"…\", \"answer\": 0}`",
                 )
@@ -59,18 +59,18 @@ impl Questions {
             if fields.entries().is_none() {
                 return Err(wrong("the line is not an object".to_owned()));
             }
-            all.push(Question { line: line_number, fields });
+            all.push(SuiteQuestion { line: line_number, fields });
         }
         if all.is_empty() {
             let help = "write one JSON object a line";
-            return Err(Problem::in_file(place, "it has no questions", help));
+            return Err(Problem::in_file(file, "it has no questions", help));
         }
-        Ok(Questions { place, all, digest: blake3::hash(text.as_bytes()) })
+        Ok(Questions { file, all, digest: blake3::hash(text.as_bytes()) })
     }
 
     /// The file and line of a question.
-    pub fn at(&self, question: &Question) -> String {
-        format!("{}:{}", self.place, question.line)
+    pub fn at(&self, question: &SuiteQuestion) -> String {
+        format!("{}:{}", self.file, question.line)
     }
 }
 

@@ -20,7 +20,7 @@ pub fn reply(
     request: &Request,
 ) -> Result<Reply, Problem> {
     let mut likelihood = |Piece { tokens, scored }| model.likelihood(tokens, scored);
-    match encode::request(codec, task, request, longest).map_err(unasked)? {
+    match encode::request(codec, task, request, longest).map_err(token_problem)? {
         Tokens::Continuations(pieces) => {
             let pair = |Likelihood { sum, greedy }| (sum, greedy);
             let replies = pieces.into_iter().map(|piece| likelihood(piece).map(pair));
@@ -79,11 +79,11 @@ pub fn finite(reply: Reply) -> Result<Reply, Problem> {
 }
 
 /// An error about a question that has no tokens.
-pub(crate) fn unasked(TokenError { message, help }: TokenError) -> Problem {
+pub(crate) fn token_problem(TokenError { message, help }: TokenError) -> Problem {
     Problem::input(message, help)
 }
 
 /// An error about a question, with its file and line.
-pub fn of_question(error: Problem, place: &str, task: &str) -> Problem {
-    Problem { message: format!("{place}: task `{task}`: {}", error.message), ..error }
+pub fn about_question(error: Problem, location: &str, task: &str) -> Problem {
+    Problem { message: format!("{location}: task `{task}`: {}", error.message), ..error }
 }

@@ -5,7 +5,7 @@
 use dsl::Problem;
 use jinja::{Value, is_space};
 
-use crate::questions::{Question, Questions};
+use crate::questions::{Questions, SuiteQuestion};
 use crate::shots::Shots;
 use crate::suite::{Kind, Metric, Task};
 use crate::template::{evaluate, render, texts};
@@ -60,7 +60,7 @@ pub fn requests(
 }
 
 /// The parts of a question: the given text, and what can follow it.
-struct Sides {
+struct QuestionParts {
     given: String,
     /// For choices, all of them with the right ones; otherwise empty.
     choices: Vec<String>,
@@ -74,34 +74,19 @@ fn request(
     task: &Task,
     questions: &Questions,
     examples: &Questions,
-    question: &Question,
+    question: &SuiteQuestion,
     shots: &mut Shots<'_>,
 ) -> Result<Request, Problem> {
-    let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
-    let text = |key: &str, template: Option<&String>| match template {
-        Some(template) => render(template, &question.fields).map_err(|why| fail(key, why)),
-        None => Ok(String::new()),
-    };
+    let asked = AskedQuestion { task, questions, question };
     if task.kind == Kind::Document {
-        let document = text("text", task.text.as_ref())?;
-        let counted = match &task.counted {
-            Some(_) => text("counted", task.counted.as_ref())?,
-            None => document.clone(),
-        };
-        if document.is_empty() || counted.is_empty() {
-            return Err(fail("text", "the document is empty".to_owned()));
-        }
-        return Ok(Request::Document {
-            text: document,
-            words: words(&counted),
-            bytes: counted.len(),
-        });
+        return asked.document();
     }
-    let mut context = text("description", task.description.as_ref())?;
+    let mut context = asked.text("description", &task.description)?.unwrap_or_default();
     for example in shots.next(questions, question)? {
-        context += &shown_example(task, &sides(task, examples, example)?);
+        let example = AskedQuestion { task, questions: examples, question: example };
+        context += &shown_example(task, &example.parts()?);
     }
-    let Sides { given, choices, right, mut expected, ending } = sides(task, questions, question)?;
+    let QuestionParts { given, choices, right, mut expected, ending } = asked.parts()?;
     let delimiter = task.delimiter();
     Ok(match task.kind {
         Kind::Choice => {
@@ -123,9 +108,9 @@ fn request(
 }
 
 /// An example with its answer.
-fn shown_example(task: &Task, sides: &Sides) -> String {
-    let Sides { given, choices, right, expected, ending } = sides;
-    let first = right.first().and_then(|place| choices.get(*place));
+fn shown_example(task: &Task, parts: &QuestionParts) -> String {
+    let QuestionParts { given, choices, right, expected, ending } = parts;
+    let first = right.first().and_then(|index| choices.get(*index));
     let (given, answer) = match (first, ending) {
         (Some(choice), Some(ending)) => (format!("{given}{choice}"), ending.clone()),
         (Some(choice), None) => (given.clone(), choice.clone()),
@@ -137,68 +122,108 @@ fn shown_example(task: &Task, sides: &Sides) -> String {
     }
 }
 
-fn sides(task: &Task, questions: &Questions, question: &Question) -> Result<Sides, Problem> {
-    let fail = |key: &str, why: String| failure(task, questions, question, key, &why);
-    let text = |key: &str, template: &Option<String>| match template {
-        Some(template) => {
-            render(template, &question.fields).map(Some).map_err(|why| fail(key, why))
-        }
-        None => Ok(None),
-    };
-    let value = |key: &str, expression: &Option<String>| {
-        let expression = expression.as_deref().unwrap_or_default();
-        evaluate(expression, &question.fields).map_err(|why| fail(key, why))
-    };
-    let given = text("prompt", &task.prompt)?.unwrap_or_default();
-    let ending = text("ending", &task.ending)?;
-    let answer = value("answer", &task.answer)?;
-    let shown_answer = shown(&answer);
-    let (mut choices, mut right, mut expected) = (Vec::new(), Vec::new(), Vec::new());
-    match task.kind {
-        Kind::Choice => {
-            let value = value("choices", &task.choices)?;
-            let shown = shown(&value);
-            choices = value.elements().and_then(|items| texts(&items)).ok_or_else(|| {
-                fail("choices", format!("a list of texts is wanted, not {shown}"))
-            })?;
-            if choices.len() < 2 || choices.iter().any(String::is_empty) {
-                let why = format!("at least two texts are wanted, none of them empty, not {shown}");
-                return Err(fail("choices", why));
-            }
-            right = places(&answer, &choices).ok_or_else(|| {
-                let why = format!("{} is none of the {} choices", shown_answer, choices.len());
-                fail("answer", why)
-            })?;
-        }
-        Kind::Continuation | Kind::Generate | Kind::Document => {
-            expected = match answer.as_str() {
-                Some(text) => vec![text.to_owned()],
-                None if task.kind == Kind::Generate && is_number(&answer) => {
-                    vec![shown_answer.clone()]
-                }
-                None => answer
-                    .elements()
-                    .and_then(|items| texts(&items))
-                    .filter(|_| task.kind == Kind::Generate)
-                    .unwrap_or_default(),
-            };
-            // Every text contains the empty one.
-            let is_empty = match task.metrics.contains(&Metric::Contains) {
-                true => expected.iter().any(String::is_empty),
-                false => expected.iter().all(String::is_empty),
-            };
-            if is_empty || expected.is_empty() {
-                let wanted = match task.kind {
-                    Kind::Generate => "a text that is not empty, or a list of such texts,",
-                    Kind::Choice | Kind::Continuation | Kind::Document => {
-                        "a text that is not empty"
-                    }
-                };
-                return Err(fail("answer", format!("{wanted} is wanted, not {shown_answer}")));
-            }
-        }
+/// A question of a file, asked for a task.
+struct AskedQuestion<'a> {
+    task: &'a Task,
+    questions: &'a Questions,
+    question: &'a SuiteQuestion,
+}
+
+impl AskedQuestion<'_> {
+    /// An error about a key of the task and this question.
+    fn failure(&self, key: &str, reason: &str) -> Problem {
+        Problem::in_file(
+            self.questions.at(self.question),
+            format!("`{key}` of task `{}`: {reason}", self.task.name),
+            "change the question or the task; its keys are described in docs/evaluation.md",
+        )
     }
-    Ok(Sides { given, choices, right, expected, ending })
+
+    /// The text of a template, if the task has it.
+    fn text(&self, key: &str, template: &Option<String>) -> Result<Option<String>, Problem> {
+        let rendered = template.as_ref().map(|text| render(text, &self.question.fields));
+        rendered.transpose().map_err(|reason| self.failure(key, &reason))
+    }
+
+    /// The value of an expression.
+    fn value(&self, key: &str, expression: &Option<String>) -> Result<Value, Problem> {
+        evaluate(expression.as_deref().unwrap_or_default(), &self.question.fields)
+            .map_err(|reason| self.failure(key, &reason))
+    }
+
+    fn document(&self) -> Result<Request, Problem> {
+        let text = self.text("text", &self.task.text)?.unwrap_or_default();
+        let counted = self.text("counted", &self.task.counted)?;
+        let counted = counted.unwrap_or_else(|| text.clone());
+        if text.is_empty() || counted.is_empty() {
+            return Err(self.failure("text", "the document is empty"));
+        }
+        Ok(Request::Document { text, words: words(&counted), bytes: counted.len() })
+    }
+
+    fn parts(&self) -> Result<QuestionParts, Problem> {
+        let task = self.task;
+        let given = self.text("prompt", &task.prompt)?.unwrap_or_default();
+        let ending = self.text("ending", &task.ending)?;
+        let answer = self.value("answer", &task.answer)?;
+        let (mut choices, mut right, mut expected) = (Vec::new(), Vec::new(), Vec::new());
+        match task.kind {
+            Kind::Choice => (choices, right) = self.choices(&answer)?,
+            Kind::Continuation | Kind::Generate | Kind::Document => {
+                expected = self.expected(&answer)?;
+            }
+        }
+        Ok(QuestionParts { given, choices, right, expected, ending })
+    }
+
+    /// All choices, and the indices of those that the answer names.
+    fn choices(&self, answer: &Value) -> Result<(Vec<String>, Vec<usize>), Problem> {
+        let shown_answer = shown(answer);
+        let value = self.value("choices", &self.task.choices)?;
+        let shown_choices = shown(&value);
+        let choices = value.elements().and_then(|items| texts(&items)).ok_or_else(|| {
+            self.failure("choices", &format!("a list of texts is wanted, not {shown_choices}"))
+        })?;
+        if choices.len() < 2 || choices.iter().any(String::is_empty) {
+            let reason =
+                format!("at least two texts are wanted, none of them empty, not {shown_choices}");
+            return Err(self.failure("choices", &reason));
+        }
+        let right = right_choices(answer, &choices).ok_or_else(|| {
+            let reason = format!("{shown_answer} is none of the {} choices", choices.len());
+            self.failure("answer", &reason)
+        })?;
+        Ok((choices, right))
+    }
+
+    /// The expected texts that the answer names.
+    fn expected(&self, answer: &Value) -> Result<Vec<String>, Problem> {
+        let kind = self.task.kind;
+        let shown_answer = shown(answer);
+        let expected = match answer.as_str() {
+            Some(text) => vec![text.to_owned()],
+            None if kind == Kind::Generate && is_number(answer) => vec![shown_answer.clone()],
+            None => answer
+                .elements()
+                .and_then(|items| texts(&items))
+                .filter(|_| kind == Kind::Generate)
+                .unwrap_or_default(),
+        };
+        // Every text contains the empty one.
+        let is_empty = match self.task.metrics.contains(&Metric::Contains) {
+            true => expected.iter().any(String::is_empty),
+            false => expected.iter().all(String::is_empty),
+        };
+        if is_empty || expected.is_empty() {
+            let wanted = match kind {
+                Kind::Generate => "a text that is not empty, or a list of such texts,",
+                Kind::Choice | Kind::Continuation | Kind::Document => "a text that is not empty",
+            };
+            let reason = format!("{wanted} is wanted, not {shown_answer}");
+            return Err(self.failure("answer", &reason));
+        }
+        Ok(expected)
+    }
 }
 
 /// A value as Python shows it, for messages.
@@ -211,30 +236,17 @@ fn is_number(value: &Value) -> bool {
 }
 
 /// The indices of the right choices. An answer is a number from 0, a text, or a list of either.
-fn places(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
+fn right_choices(answer: &Value, choices: &[String]) -> Option<Vec<usize>> {
     if let Some(items) = answer.elements() {
-        let all: Option<Vec<Vec<usize>>> = items.iter().map(|item| places(item, choices)).collect();
+        let all: Option<Vec<Vec<usize>>> =
+            items.iter().map(|item| right_choices(item, choices)).collect();
         return all.map(|all| all.concat()).filter(|all| !all.is_empty());
     }
-    let place = match answer.as_str() {
+    let index = match answer.as_str() {
         Some(text) => choices.iter().position(|choice| choice == text)?,
         None => usize::try_from(answer.as_int()?).ok()?,
     };
-    (place < choices.len()).then(|| vec![place])
-}
-
-fn failure(
-    task: &Task,
-    questions: &Questions,
-    question: &Question,
-    key: &str,
-    why: &str,
-) -> Problem {
-    Problem::in_file(
-        questions.at(question),
-        format!("`{key}` of task `{}`: {why}", task.name),
-        "change the question or the task; its keys are described in docs/evaluation.md",
-    )
+    (index < choices.len()).then(|| vec![index])
 }
 
 /// As Python's `len(re.split(r"\s+", text))`, which the harness counts.
@@ -258,9 +270,9 @@ mod tests {
     fn questions(all: &[serde_json::Value]) -> Questions {
         let all = all.iter().enumerate();
         Questions {
-            place: "q.jsonl".to_owned(),
+            file: "q.jsonl".to_owned(),
             all: all
-                .map(|(n, fields)| Question { line: n + 1, fields: Value::from(fields) })
+                .map(|(n, fields)| SuiteQuestion { line: n + 1, fields: Value::from(fields) })
                 .collect(),
             digest: blake3::hash(b""),
         }
@@ -272,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_stand_in_front() {
+    fn examples_precede_the_question() {
         let task = task(
             "kind = \"choice\"\nprompt = \"Q: {{ q }}\\nA:\"\nchoices = \"c\"\nanswer = \"a\"\nshots = 1\n\
              shots_order = \"first\"\ndescription = \"About {{ q }}.\\n\"\n",
@@ -290,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn with_an_ending_choices_are_given() {
+    fn with_an_ending_each_choice_ends_the_context() {
         let task = task(
             "kind = \"choice\"\nchoices = \"[s.split('_')[0] ~ o1, s.split('_')[0] ~ o2]\"\nending = \"{{ s.split('_', 1)[1].strip() }}\"\nanswer = \"a | int - 1\"\n",
         );

@@ -17,7 +17,7 @@ use tasks::metric::MetricRule;
 
 use crate::asked::{Asked, Opened, open};
 use crate::encode::{self, Codec, Encoder, TokenError};
-use crate::reply::{of_question, reply, unasked};
+use crate::reply::{about_question, reply, token_problem};
 use crate::score::{Reply, counted, part};
 use crate::suite::{Kind as TaskKind, Task};
 
@@ -41,13 +41,13 @@ impl Measure for Suites {
         let Some(Asked { task, requests, places, .. }) = self.asked.get(task) else {
             return Ok(Vec::new());
         };
-        let (Some(request), Some(place)) = (requests.get(question), places.get(question)) else {
+        let (Some(request), Some(location)) = (requests.get(question), places.get(question)) else {
             return Ok(Vec::new());
         };
         let reply = match reply(model, &self.tokens, longest, task, request) {
             // A model that has diverged is a result, which the loss at the end names.
             Err(error) if error.kind == ProblemKind::Finding => Reply::Diverged,
-            reply => reply.map_err(|error| of_question(error, place, &task.name))?,
+            reply => reply.map_err(|error| about_question(error, location, &task.name))?,
         };
         Ok(task.metrics.iter().map(|metric| part(task, *metric, request, &reply)).collect())
     }
@@ -80,10 +80,10 @@ fn locked(asked: &Asked) -> SuiteTask {
 fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, Problem> {
     let mut all: Vec<Asked> = Vec::new();
     for path in suites {
-        let Opened { place, tasks, folder } = open(Path::new(path), data.map(Path::new))?;
+        let Opened { file, tasks, folder } = open(Path::new(path), data.map(Path::new))?;
         let Some(folder) = folder else {
             return Err(Problem::in_file(
-                place,
+                file,
                 "it needs your own copies of the questions",
                 "name their folder: suite_data = \"copies\" under [evaluation]; docs/evaluation.md lists the files",
             ));
@@ -91,7 +91,7 @@ fn read(suites: &[String], data: Option<&str>) -> Result<Vec<Asked>, Problem> {
         for task in tasks {
             if all.iter().any(|known| known.task.name == task.name) {
                 let message = format!("two suites have a task `{}`", task.name);
-                return Err(Problem::in_file(place, message, "rename one of them"));
+                return Err(Problem::in_file(file, message, "rename one of them"));
             }
             all.push(Asked::read(task, &folder, None)?);
         }
@@ -131,7 +131,7 @@ fn length(seq_len: u64) -> usize {
 
 /// The suites of an experiment, whose paths begin in the current folder; `None` if it has none. `documents` are those
 /// that it trains on, if it trains on text.
-pub fn of(
+pub fn for_experiment(
     experiment: &Experiment,
     documents: Option<&TextIndex>,
 ) -> Result<Option<Box<dyn Measure>>, Problem> {
@@ -143,27 +143,28 @@ pub fn of(
         Problem::input(problem.located(), format!("{}; {FROM_HERE}", problem.help))
     };
     let asked = read(suites, suite_data.as_deref()).map_err(refused)?;
-    let found: Vec<SuiteTask> = asked.iter().map(locked).collect();
-    for pair in 0..found.len().max(tasks.len()) {
-        if let Some(differs) = difference(tasks.get(pair), found.get(pair)) {
+    let files: Vec<SuiteTask> = asked.iter().map(locked).collect();
+    for pair in 0..files.len().max(tasks.len()) {
+        if let Some(differs) = difference(tasks.get(pair), files.get(pair)) {
             return Err(Problem::input(
                 format!("the suites are not those of the lock: {differs}"),
                 "restore the files, or build the recipe again, which makes another lock",
             ));
         }
     }
-    let tokens = TextTokens::of(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
-    can_be_asked(&asked, &tokens, length(experiment.data.seq_len))?;
+    let tokens =
+        TextTokens::for_source(&experiment.data.source, tokenizer_file.as_deref(), documents)?;
+    check_tokens(&asked, &tokens, length(experiment.data.seq_len))?;
     Ok(Some(Box::new(Suites { asked, tokens })))
 }
 
 /// Refuses a question that has no tokens in inputs of at most `longest`. An evaluation would only find it after hours of
 /// training, and training could not continue.
-fn can_be_asked(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), Problem> {
+fn check_tokens(all: &[Asked], tokens: &TextTokens, longest: usize) -> Result<(), Problem> {
     for Asked { task, requests, places, .. } in all {
-        for (request, place) in requests.iter().zip(places) {
+        for (request, location) in requests.iter().zip(places) {
             encode::request(tokens, task, request, longest)
-                .map_err(|error| of_question(unasked(error), place, &task.name))?;
+                .map_err(|error| about_question(token_problem(error), location, &task.name))?;
         }
     }
     Ok(())
@@ -200,7 +201,7 @@ fn difference(lock: Option<&SuiteTask>, file: Option<&SuiteTask>) -> Option<Stri
 }
 
 impl TextTokens {
-    fn of(
+    fn for_source(
         source: &DataSource,
         file: Option<&str>,
         documents: Option<&TextIndex>,

@@ -66,20 +66,22 @@ pub fn counted(requests: &[Request]) -> Counted {
 /// The value of a question for a metric. A reply that does not belong to its request counts as wrong.
 pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f64 {
     match (request, reply) {
-        (Request::Choose { right, lengths, .. }, Reply::Likelihoods(found)) => {
-            let scores = found.iter().zip(lengths).map(|((sum, _), length)| {
+        (Request::Choose { right, lengths, .. }, Reply::Likelihoods(likelihoods)) => {
+            let scores = likelihoods.iter().zip(lengths).map(|((sum, _), length)| {
                 if metric == Metric::AccNorm { sum / *length as f64 } else { *sum }
             });
             // No choice of a model that diverged is the likeliest.
-            let is_number = found.iter().all(|(sum, _)| !sum.is_nan());
+            let is_number = likelihoods.iter().all(|(sum, _)| !sum.is_nan());
             let likeliest = first_largest(scores).filter(|_| is_number);
-            f64::from(u8::from(likeliest.is_some_and(|place| right.contains(&place))))
+            f64::from(u8::from(likeliest.is_some_and(|choice| right.contains(&choice))))
         }
-        (Request::Continue { .. }, Reply::Likelihoods(found)) => match (metric, found.first()) {
-            (Metric::Perplexity, Some((sum, _))) => *sum,
-            (_, Some((sum, greedy))) => f64::from(u8::from(*greedy && !sum.is_nan())),
-            (_, None) => 0.0,
-        },
+        (Request::Continue { .. }, Reply::Likelihoods(likelihoods)) => {
+            match (metric, likelihoods.first()) {
+                (Metric::Perplexity, Some((sum, _))) => *sum,
+                (_, Some((sum, greedy))) => f64::from(u8::from(*greedy && !sum.is_nan())),
+                (_, None) => 0.0,
+            }
+        }
         (Request::Document { .. }, Reply::Likelihood(sum)) => *sum,
         (Request::Generate { expected, .. }, Reply::Text(text)) => {
             let text = filtered(task, text);
@@ -103,12 +105,12 @@ pub fn part(task: &Task, metric: Metric, request: &Request, reply: &Reply) -> f6
 /// The index of the first of the largest numbers.
 fn first_largest(numbers: impl Iterator<Item = f64>) -> Option<usize> {
     let mut best: Option<(usize, f64)> = None;
-    for (place, number) in numbers.enumerate() {
+    for (index, number) in numbers.enumerate() {
         if best.is_none_or(|(_, most)| number > most) {
-            best = Some((place, number));
+            best = Some((index, number));
         }
     }
-    best.map(|(place, _)| place)
+    best.map(|(index, _)| index)
 }
 
 #[cfg(test)]
@@ -131,32 +133,33 @@ mod tests {
         };
         let reply = Reply::Likelihoods(vec![(-2.0, false), (-2.0, false), (-4.0, false)]);
         let requests = [request(0), request(1), request(1), request(2)];
-        let found = score(&task, &requests, &vec![reply; 4]);
-        assert_eq!(found[0].each, [1.0, 0.0, 0.0, 0.0]);
+        let scores = score(&task, &requests, &vec![reply; 4]);
+        assert_eq!(scores[0].each, [1.0, 0.0, 0.0, 0.0]);
         // Normalised: -2, -0.5, -2.
-        assert_eq!(found[1].each, [0.0, 1.0, 1.0, 0.0]);
-        assert_eq!(found[1].value, 0.5);
+        assert_eq!(scores[1].each, [0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(scores[1].value, 0.5);
         // The harness: sample standard deviation over √n.
-        assert!((found[1].stderr.unwrap() - libm::sqrt(1.0 / 3.0) / 2.0).abs() < 1e-15);
+        assert!((scores[1].stderr.unwrap() - libm::sqrt(1.0 / 3.0) / 2.0).abs() < 1e-15);
     }
 
     #[test]
     fn perplexities_are_exponentials_of_means() {
         let task = task("continuation", "prompt = \"p\"\nanswer = \"a\"\n");
         let request = Request::Continue { context: "c".into(), continuation: "d".into() };
-        let replies = [(-1.0, true), (-3.0, false)].map(|it| Reply::Likelihoods(vec![it]));
-        let found = score(&task, &[request.clone(), request], &replies);
-        assert_eq!((found[0].value, found[1].value), (0.5, libm::exp(2.0)));
-        assert_eq!(found[1].stderr, None);
+        let replies =
+            [(-1.0, true), (-3.0, false)].map(|likelihood| Reply::Likelihoods(vec![likelihood]));
+        let scores = score(&task, &[request.clone(), request], &replies);
+        assert_eq!((scores[0].value, scores[1].value), (0.5, libm::exp(2.0)));
+        assert_eq!(scores[1].stderr, None);
         let task = self::task("document", "text = \"t\"\n");
         let request = |words, bytes| Request::Document { text: "x".into(), words, bytes };
-        let found = score(
+        let scores = score(
             &task,
             &[request(2, 8), request(4, 16)],
             &[Reply::Likelihood(-3.0), Reply::Likelihood(-9.0)],
         );
-        assert_eq!(found[0].value, libm::exp(2.0));
-        assert_eq!(found[1].value, libm::exp(0.5));
-        assert_eq!(found[2].value, 0.5 / std::f64::consts::LN_2);
+        assert_eq!(scores[0].value, libm::exp(2.0));
+        assert_eq!(scores[1].value, libm::exp(0.5));
+        assert_eq!(scores[2].value, 0.5 / std::f64::consts::LN_2);
     }
 }

@@ -11,7 +11,7 @@ use tasks::metric::MetricRule;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suite {
     /// The file, as shown in messages.
-    pub place: String,
+    pub file: String,
     /// Its tasks, in the order of the file.
     pub tasks: Vec<Task>,
 }
@@ -98,19 +98,19 @@ const SEPARATOR: &str = "\n\n";
 const MAX_TOKENS: usize = 256;
 
 // Serde passes references to the values of fields.
-fn is_usual_delimiter(value: &Option<String>) -> bool {
+fn is_default_delimiter(value: &Option<String>) -> bool {
     value.as_deref().is_none_or(|value| value == DELIMITER)
 }
 
-fn is_usual_separator(value: &Option<String>) -> bool {
+fn is_default_separator(value: &Option<String>) -> bool {
     value.as_deref().is_none_or(|value| value == SEPARATOR)
 }
 
-fn is_usual_order(value: &Option<ShotOrder>) -> bool {
+fn is_default_order(value: &Option<ShotOrder>) -> bool {
     value.is_none_or(|value| value == ShotOrder::default())
 }
 
-fn is_usual_length(value: &Option<usize>) -> bool {
+fn is_default_length(value: &Option<usize>) -> bool {
     value.is_none_or(|value| value == MAX_TOKENS)
 }
 
@@ -155,10 +155,10 @@ pub struct Task {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<String>,
     /// Between a prompt and its answer.
-    #[serde(skip_serializing_if = "is_usual_delimiter")]
+    #[serde(skip_serializing_if = "is_default_delimiter")]
     pub delimiter: Option<String>,
     /// Between two examples.
-    #[serde(skip_serializing_if = "is_usual_separator")]
+    #[serde(skip_serializing_if = "is_default_separator")]
     pub separator: Option<String>,
     /// Number of examples in front of a question; `canonc eval --shots` changes it.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -167,7 +167,7 @@ pub struct Task {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shots_file: Option<String>,
     /// Which examples are taken.
-    #[serde(skip_serializing_if = "is_usual_order")]
+    #[serde(skip_serializing_if = "is_default_order")]
     pub shots_order: Option<ShotOrder>,
     /// A field: only examples in which it has the question's value.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub until: Vec<String>,
     /// Maximum number of tokens of a generated answer.
-    #[serde(skip_serializing_if = "is_usual_length")]
+    #[serde(skip_serializing_if = "is_default_length")]
     pub max_tokens: Option<usize>,
     /// Steps before a generated answer is compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -200,7 +200,7 @@ pub struct Task {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct SuiteFile {
     task: Vec<Task>,
 }
 
@@ -258,50 +258,66 @@ impl Metric {
 
 impl Suite {
     /// Reads a suite.
-    pub fn read(place: &str, text: &str) -> Result<Suite, Problem> {
-        let Written { mut task } = toml::from_str(text).map_err(|error| {
+    pub fn read(file: &str, text: &str) -> Result<Suite, Problem> {
+        let SuiteFile { task: mut tasks } = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| {
                 let before = text.get(..span.start).unwrap_or_default();
                 before.matches('\n').count() + 1
             });
-            let place = line.map_or_else(|| place.to_owned(), |line| format!("{place}:{line}"));
+            let location = line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"));
             let message = error.message().lines().next().unwrap_or_default().to_owned();
-            Problem::in_file(place, message, "`canonc eval --help` has an example of a suite")
+            Problem::in_file(location, message, "`canonc eval --help` has an example of a suite")
         })?;
-        if task.is_empty() {
-            return Err(Problem::in_file(place, "it has no task", "write a first one: `[[task]]`"));
+        if tasks.is_empty() {
+            return Err(Problem::in_file(file, "it has no task", "write a first one: `[[task]]`"));
         }
         let mut names = BTreeSet::new();
-        for task in &mut task {
-            task.check(place)?;
+        for task in &mut tasks {
+            task.check(file)?;
             if !names.insert(task.name.clone()) {
                 let message = format!("two tasks have the name `{}`", task.name);
-                return Err(Problem::in_file(place, message, "rename one of them"));
+                return Err(Problem::in_file(file, message, "rename one of them"));
             }
         }
-        Ok(Suite { place: place.to_owned(), tasks: task })
+        Ok(Suite { file: file.to_owned(), tasks })
     }
 }
 
 /// Longest name of a task.
 const NAME: usize = 64;
 
+/// What is wrong with a task, and what to do.
+type Refusal = (String, String);
+
 impl Task {
     /// Checks that the task is complete and sets nothing that its kind ignores; fills in the default metrics.
-    fn check(&mut self, place: &str) -> Result<(), Problem> {
-        let error = |message: String, help: &str| Err(Problem::in_file(place, message, help));
+    fn check(&mut self, file: &str) -> Result<(), Problem> {
+        let problem = |(message, help): Refusal| Problem::in_file(file, message, help);
+        self.check_name().map_err(problem)?;
+        self.check_keys().map_err(problem)?;
+        self.check_metrics().map_err(problem)?;
+        self.check_comparison().map_err(problem)?;
+        self.check_patterns().map_err(problem)
+    }
+
+    fn check_name(&self) -> Result<(), Refusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         if self.name.is_empty() || self.name.len() > NAME || !self.name.chars().all(is_plain) {
-            return error(
+            return Err((
                 format!("the name of a task is {:?}", self.name),
-                "use letters, digits, `_`, `-` and `.`, at most 64 of them",
-            );
+                "use letters, digits, `_`, `-` and `.`, at most 64 of them".to_owned(),
+            ));
         }
-        let (kind, name) = (self.kind, self.name.clone());
-        // For each key: whether the kind needs it, whether it may have it, whether it is present.
+        Ok(())
+    }
+
+    /// Checks that the keys are those of the kind.
+    fn check_keys(&self) -> Result<(), Refusal> {
+        let (kind, name) = (self.kind, &self.name);
         let choice = kind == Kind::Choice;
         let generate = kind == Kind::Generate;
         let document = kind == Kind::Document;
+        // For each key: whether the kind needs it, whether it may have it, whether it is present.
         let keys: [(&str, bool, bool, bool); 20] = [
             ("prompt", !document && self.ending.is_none(), !document, self.prompt.is_some()),
             ("choices", choice, choice, self.choices.is_some()),
@@ -324,62 +340,91 @@ impl Task {
             ("ignore_punctuation", false, generate, self.ignore_punctuation),
             ("ignore_numbers", false, generate, self.ignore_numbers),
         ];
-        for (key, needed, allowed, there) in keys {
-            if needed && !there {
-                return error(
+        for (key, needed, allowed, present) in keys {
+            if needed && !present {
+                return Err((
                     format!("task `{name}`: kind `{}` needs `{key}`", kind.word()),
-                    "add it; docs/evaluation.md describes each key",
-                );
+                    "add it; docs/evaluation.md describes each key".to_owned(),
+                ));
             }
-            if there && !allowed {
-                return error(
+            if present && !allowed {
+                return Err((
                     format!("task `{name}`: kind `{}` does not read `{key}`", kind.word()),
-                    "remove it, or choose another kind",
-                );
+                    "remove it, or choose another kind".to_owned(),
+                ));
             }
         }
         if self.until.iter().any(String::is_empty) {
-            return error(format!("task `{name}`: a text of `until` is empty"), "remove it");
+            return Err((
+                format!("task `{name}`: a text of `until` is empty"),
+                "remove it".to_owned(),
+            ));
         }
-        let (can, usual) = kind.metrics();
+        Ok(())
+    }
+
+    /// Fills in the kind's default metrics if there are none, and checks that the kind has all of them.
+    fn check_metrics(&mut self) -> Result<(), Refusal> {
+        let (kind, name) = (self.kind, &self.name);
+        let (possible, defaults) = kind.metrics();
         if self.metrics.is_empty() {
-            self.metrics = can.iter().take(usual).copied().collect();
+            self.metrics = possible.iter().take(defaults).copied().collect();
         }
-        for (place, metric) in self.metrics.iter().enumerate() {
-            let known: Vec<&str> = can.iter().map(|metric| metric.word()).collect();
-            let named = metric.word();
-            if !can.contains(metric) {
-                let message = format!("task `{name}`: kind `{}` has no `{named}`", kind.word());
-                return error(message, &format!("it has {}", known.join(", ")));
+        for (index, metric) in self.metrics.iter().enumerate() {
+            let known: Vec<&str> = possible.iter().map(|metric| metric.word()).collect();
+            let word = metric.word();
+            if !possible.contains(metric) {
+                return Err((
+                    format!("task `{name}`: kind `{}` has no `{word}`", kind.word()),
+                    format!("it has {}", known.join(", ")),
+                ));
             }
-            if self.metrics.iter().take(place).any(|earlier| earlier == metric) {
-                return error(format!("task `{name}`: `{named}` is listed twice"), "list it once");
+            if self.metrics.iter().take(index).any(|earlier| earlier == metric) {
+                return Err((
+                    format!("task `{name}`: `{word}` is listed twice"),
+                    "list it once".to_owned(),
+                ));
             }
         }
+        Ok(())
+    }
+
+    /// Checks that a metric reads the settings of comparison.
+    fn check_comparison(&self) -> Result<(), Refusal> {
         let compares = self.metrics.contains(&Metric::ExactMatch);
-        for (key, there) in [
+        for (key, present) in [
             ("ignore", !self.ignore.is_empty()),
             ("ignore_case", self.ignore_case),
             ("ignore_punctuation", self.ignore_punctuation),
             ("ignore_numbers", self.ignore_numbers),
         ] {
-            if there && !compares {
-                return error(
+            if present && !compares {
+                return Err((
                     format!(
-                        "task `{name}`: only `exact_match` reads `{key}`, and it is not among the metrics"
+                        "task `{}`: only `exact_match` reads `{key}`, and it is not among the metrics",
+                        self.name
                     ),
-                    "add exact_match to the metrics, or remove the key",
-                );
+                    "add exact_match to the metrics, or remove the key".to_owned(),
+                ));
             }
         }
+        Ok(())
+    }
+
+    /// Checks that every pattern compiles.
+    fn check_patterns(&self) -> Result<(), Refusal> {
         for pattern in self.ignore.iter().chain(self.filters.iter().filter_map(Filter::pattern)) {
-            if let Err(why) = regex::Regex::new(pattern) {
-                let why = why.to_string();
-                let why = why.lines().last().unwrap_or_default();
-                return error(
-                    format!("task `{name}`: `{pattern}` is not a regular expression: {why}"),
-                    "the syntax is that of Rust's crate regex: no look-around, no back-references",
-                );
+            if let Err(error) = regex::Regex::new(pattern) {
+                let error = error.to_string();
+                let reason = error.lines().last().unwrap_or_default();
+                return Err((
+                    format!(
+                        "task `{}`: `{pattern}` is not a regular expression: {reason}",
+                        self.name
+                    ),
+                    "the syntax is that of Rust's crate regex: no look-around, no back-references"
+                        .to_owned(),
+                ));
             }
         }
         Ok(())
@@ -510,8 +555,8 @@ mod tests {
         );
         assert_ne!(hashed(write), hashed(&format!("{write}max_tokens = 255\n")));
         let regex = "filters = [{ regex = { pattern = \"x\" } }]\n";
-        let whole =
+        let explicit =
             "filters = [{ regex = { pattern = \"x\", select = 0, fallback = \"[invalid]\" } }]\n";
-        assert_eq!(hashed(&format!("{write}{regex}")), hashed(&format!("{write}{whole}")));
+        assert_eq!(hashed(&format!("{write}{regex}")), hashed(&format!("{write}{explicit}")));
     }
 }

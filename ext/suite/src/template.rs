@@ -48,15 +48,15 @@ fn regex_replace(arguments: &Arguments) -> Result<Value, String> {
         format!("`{pattern}` is not a regular expression: {reason}")
     })?;
     let groups = compiled.captures_len();
-    let mut ours = String::new();
+    let mut translated = String::new();
     let mut characters = replacement.chars().peekable();
     while let Some(c) = characters.next() {
         match c {
-            '$' => ours.push_str("$$"),
+            '$' => translated.push_str("$$"),
             '\\' => match characters.next() {
-                Some('n') => ours.push('\n'),
-                Some('t') => ours.push('\t'),
-                Some('\\') => ours.push('\\'),
+                Some('n') => translated.push('\n'),
+                Some('t') => translated.push('\t'),
+                Some('\\') => translated.push('\\'),
                 // Python reads two digits as one group.
                 Some(digit)
                     if digit
@@ -64,29 +64,29 @@ fn regex_replace(arguments: &Arguments) -> Result<Value, String> {
                         .is_some_and(|group| (group as usize) < groups && group > 0)
                         && !characters.peek().is_some_and(char::is_ascii_digit) =>
                 {
-                    ours.push_str(&format!("${{{digit}}}"));
+                    translated.push_str(&format!("${{{digit}}}"));
                 }
                 // As in Python, other signs keep their backslash.
-                Some('$') => ours.push_str("\\$$"),
-                Some(other) if other.is_ascii_punctuation() => ours.extend(['\\', other]),
-                other => {
-                    let what = other.map_or_else(String::new, String::from);
+                Some('$') => translated.push_str("\\$$"),
+                Some(sign) if sign.is_ascii_punctuation() => translated.extend(['\\', sign]),
+                sign => {
+                    let what = sign.map_or_else(String::new, String::from);
                     return Err(format!(
                         "`\\{what}` in the replacement `{replacement}` is neither a group of `{pattern}` from \\1 to \\9 nor \\n, \\t or \\\\"
                     ));
                 }
             },
-            other => ours.push(other),
+            sign => translated.push(sign),
         }
     }
-    Ok(Value::from(compiled.replace_all(&text, ours.as_str()).into_owned()))
+    Ok(Value::from(compiled.replace_all(&text, translated.as_str()).into_owned()))
 }
 
-/// The place of an item in a list, as Python's `list.index`.
+/// The index of an item in a list, as Python's `list.index`.
 fn index(arguments: &Arguments) -> Result<Value, String> {
     let [all, item] = arguments.bind("index", ["list", "item"])?;
     let (all, item) = (all.unwrap_or(Value::None), item.unwrap_or(Value::None));
-    let at = all.iterate()?.iter().position(|other| other.equals(&item));
+    let at = all.iterate()?.iter().position(|element| element.equals(&item));
     match at.and_then(|at| i128::try_from(at).ok()) {
         Some(at) => Ok(Value::Int(at)),
         None => Err(format!("{} is not in the list {}", item.repr()?, all.repr()?)),
@@ -184,7 +184,7 @@ impl Literal<'_> {
             "False" => Some(Value::Bool(false)),
             "None" => Some(Value::None),
             number => match number.parse::<i128>() {
-                Ok(whole) => Some(Value::Int(whole)),
+                Ok(integer) => Some(Value::Int(integer)),
                 Err(_) => number.parse().ok().filter(|n: &f64| n.is_finite()).map(Value::Float),
             },
         }
@@ -241,10 +241,10 @@ mod tests {
 
     #[test]
     fn a_field_that_is_not_there_is_named() {
-        let said = render("{{ start }} {{ strat }}", &json!({"start": 1, "end": 2})).unwrap_err();
-        assert_eq!(said, "the question has no `strat`; its fields are `end`, `start`");
-        let said = render("{{ start.x.y }}", &json!({"start": {}})).unwrap_err();
-        assert_eq!(said, "'dict object' has no attribute 'x'");
+        let error = render("{{ start }} {{ strat }}", &json!({"start": 1, "end": 2})).unwrap_err();
+        assert_eq!(error, "the question has no `strat`; its fields are `end`, `start`");
+        let error = render("{{ start.x.y }}", &json!({"start": {}})).unwrap_err();
+        assert_eq!(error, "'dict object' has no attribute 'x'");
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_template_ends() {
+    fn an_endless_template_is_an_error() {
         let text = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}x{% endfor %}{% endfor %}{% endfor %}";
         assert!(render(text, &json!({})).is_err());
     }

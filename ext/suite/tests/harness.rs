@@ -34,8 +34,8 @@ fn asked(task: &Task) -> Vec<Request> {
 fn requests_and_scores_are_the_harnesses() {
     let text = std::fs::read_to_string(golden().join("expected.json")).unwrap();
     let expected: Value = serde_json::from_str(&text).unwrap();
-    let own = std::fs::read_to_string(golden().join("own.toml")).unwrap();
-    let suites = [Suite::read("release", RELEASE).unwrap(), Suite::read("own", &own).unwrap()];
+    let further = std::fs::read_to_string(golden().join("own.toml")).unwrap();
+    let suites = [Suite::read("release", RELEASE).unwrap(), Suite::read("own", &further).unwrap()];
     let tasks: Vec<&Task> = suites.iter().flat_map(|suite| &suite.tasks).collect();
     assert_eq!(tasks.len(), 17);
     for task in tasks {
@@ -46,8 +46,8 @@ fn requests_and_scores_are_the_harnesses() {
             match request {
                 Request::Choose { pairs, .. } => {
                     ours.extend(pairs.iter().map(|(a, b)| vec![a.clone(), b.clone()]));
-                    let found = pairs.iter().map(|(a, b)| likelihood(&[a, b]));
-                    replies.push(Reply::Likelihoods(found.collect()));
+                    let likelihoods = pairs.iter().map(|(a, b)| likelihood(&[a, b]));
+                    replies.push(Reply::Likelihoods(likelihoods.collect()));
                 }
                 Request::Continue { context, continuation } => {
                     ours.push(vec![context.clone(), continuation.clone()]);
@@ -70,8 +70,8 @@ fn requests_and_scores_are_the_harnesses() {
         assert_eq!(scores.len(), expected["scores"].as_object().unwrap().len(), "{}", task.name);
         for measured in scores {
             let wanted = expected["scores"][measured.metric.word()].as_f64().unwrap();
-            let near = (measured.value - wanted).abs() <= 1e-12 * wanted.abs();
-            assert!(near, "{} {:?}: {} {wanted}", task.name, measured.metric, measured.value);
+            let is_close = (measured.value - wanted).abs() <= 1e-12 * wanted.abs();
+            assert!(is_close, "{} {:?}: {} {wanted}", task.name, measured.metric, measured.value);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use audit::vocabularies::{LINGUA, Vocabulary};
 use audit::{Experiment, Names};
-use interop::node::{Node, Value};
+use interop::node::{Node, NodeValue as Value};
 use interop::{json, yaml};
 
 use super::refused;

@@ -15,7 +15,7 @@ use super::super::model::{
     Attention, AttentionOptions, Canon, Mixer, Model, ModelOptions, QkNorm, RopeLayout,
 };
 use super::super::names::GatedNorm;
-use super::super::node::Value;
+use super::super::node::NodeValue;
 use super::{canon, divided, rope, rope_dims};
 
 /// Keys with the values that the class takes if they are absent.
@@ -237,7 +237,7 @@ impl Bounds {
 fn without_switch(keys: &Keys<'_>) -> Result<(), Problem> {
     keys.check(&messages::NO_SWITCH)?;
     for key in ["use_sliding_window", "max_window_layers"] {
-        keys.left(key, IGNORED);
+        keys.leave_out(key, IGNORED);
     }
     Ok(())
 }
@@ -246,11 +246,12 @@ fn without_switch(keys: &Keys<'_>) -> Result<(), Problem> {
 fn without_windows(keys: &Keys<'_>) -> Result<(), Problem> {
     without_switch(keys)?;
     // A configuration that switches windows off may keep their size.
-    let off = keys.node("use_sliding_window").is_some_and(|node| node.value == Value::Bool(false));
+    let off =
+        keys.node("use_sliding_window").is_some_and(|node| node.value == NodeValue::Bool(false));
     if !off {
         keys.check(&messages::NO_WINDOW)?;
     }
-    keys.left("sliding_window", IGNORED);
+    keys.leave_out("sliding_window", IGNORED);
     Ok(())
 }
 
@@ -307,7 +308,7 @@ fn layer_types(
     window: Option<i64>,
 ) -> Result<Option<Vec<Option<i64>>>, Problem> {
     let Some(types) = keys.node("layer_types") else { return Ok(None) };
-    let Value::List(types) = &types.value else {
+    let NodeValue::List(types) = &types.value else {
         return Err(messages::layer_types_are_no_list(keys));
     };
     if types.len() as i64 != layers {
@@ -319,7 +320,7 @@ fn layer_types(
             ("full_attention", _) => None,
             ("sliding_attention", Some(window)) => Some(window),
             ("sliding_attention", None) => return Err(messages::layer_without_window(keys, layer)),
-            (other, _) => return Err(messages::unknown_layer_type(keys, layer, other)),
+            (kind, _) => return Err(messages::unknown_layer_type(keys, layer, kind)),
         });
     }
     if windows.iter().all(Option::is_none) {

@@ -7,7 +7,7 @@ use super::super::init::Init;
 use super::super::messages;
 use super::super::model::{Family, Mixer, Model, ModelOptions};
 use super::super::names::GatedNorm;
-use super::super::node::Value;
+use super::super::node::NodeValue;
 use super::{canon, divided};
 use dsl::Problem;
 
@@ -102,10 +102,12 @@ pub(super) fn mamba2(keys: &Keys<'_>, class: &'static Class) -> Result<Described
 fn check_limit(keys: &Keys<'_>) -> Result<(), Problem> {
     let Some(node) = keys.node("time_step_limit") else { return Ok(()) };
     let limit: Vec<Option<f64>> = match &node.value {
-        Value::List(items) => items.iter().map(|n| n.value.plain().parse().ok()).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => {
-            Vec::new()
-        }
+        NodeValue::List(items) => items.iter().map(|n| n.value.plain().parse().ok()).collect(),
+        NodeValue::Null
+        | NodeValue::Bool(_)
+        | NodeValue::Number(_)
+        | NodeValue::Text(_)
+        | NodeValue::Map(_) => Vec::new(),
     };
     match limit.as_slice() {
         [Some(0.0), Some(f64::INFINITY)] => Ok(()),

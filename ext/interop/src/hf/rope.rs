@@ -12,7 +12,7 @@ const MAPS: [&str; 2] = ["rope_scaling", "rope_parameters"];
 /// The base of its frequencies.
 pub(super) fn theta(keys: &Keys<'_>) -> Result<Decimal, Problem> {
     match (keys.decimal("rope_theta")?, keys.decimal("rope_parameters.rope_theta")?) {
-        (Some(theta), Some(other)) if theta != other => Err(messages::other_theta(keys, other)),
+        (Some(theta), Some(in_map)) if theta != in_map => Err(messages::other_theta(keys, in_map)),
         (Some(theta), _) | (None, Some(theta)) => Ok(theta),
         (None, None) => Ok(decimal("10000")),
     }
@@ -49,7 +49,7 @@ fn kind<'a>(keys: &Keys<'a>) -> Result<Option<(&'static str, &'a str)>, Problem>
         for name in ["rope_type", "type"] {
             let key = format!("{map}.{name}");
             match (kind, keys.text(&key)?) {
-                (Some(known), Some(other)) if known != other => {
+                (Some(known), Some(name)) if known != name => {
                     return Err(messages::other_kind_of_rope(keys, &key, map, known));
                 }
                 (None, Some(name)) => kind = Some(name),
@@ -57,9 +57,9 @@ fn kind<'a>(keys: &Keys<'a>) -> Result<Option<(&'static str, &'a str)>, Problem>
             }
         }
         match (first, kind) {
-            (Some((other, _)), Some(_)) => {
+            (Some((first_map, _)), Some(_)) => {
                 let key = format!("{map}.rope_type");
-                return Err(messages::second_map_of_rope(keys, &key, other));
+                return Err(messages::second_map_of_rope(keys, &key, first_map));
             }
             (None, Some(kind)) => first = Some((map, kind)),
             (_, None) => {}
@@ -158,7 +158,7 @@ fn yarn_magnitude(keys: &Keys<'_>, map: &str, factor: Decimal, usual: f64) -> Re
         Some(number) if number.to_f64() != usual => {
             return Err(messages::yarn_magnitude(keys, &given, factor, usual));
         }
-        Some(_) => keys.left(&given, "it is YaRN's own"),
+        Some(_) => keys.leave_out(&given, "it is YaRN's own"),
         // The class reads the two only together.
         None => {
             if let (Some(_), Some(all)) = (weight("mscale")?, weight("mscale_all_dim")?) {
@@ -167,7 +167,7 @@ fn yarn_magnitude(keys: &Keys<'_>, map: &str, factor: Decimal, usual: f64) -> Re
         }
     }
     for name in ["mscale", "mscale_all_dim"] {
-        keys.left(&at(name), "the class does not use it here");
+        keys.leave_out(&at(name), "the class does not use it here");
     }
     Ok(())
 }

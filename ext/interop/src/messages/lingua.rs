@@ -1,10 +1,10 @@
-//! The same for the keys of Lingua's `params.json` and of recipes for its trainer.
+//! Messages about the keys of Lingua's `params.json` and of recipes for its trainer.
 
-use super::super::config::{Keys, Rule};
+use super::super::config::{KeyRule, Keys};
 use super::rule;
 
 /// Keys that change the computation for every family.
-pub(crate) const GENERAL: [Rule; 6] = [
+pub(crate) const GENERAL: [KeyRule; 6] = [
     rule(&[], "`model.sliding_window` is {}, which the reference ignores unless attention is fmha"),
     rule(&["false"], "`model.zeyuan_linearT` is {}, and its kernel is unknown"),
     rule(
@@ -18,17 +18,17 @@ pub(crate) const GENERAL: [Rule; 6] = [
         "`model.init_std_factor` is {}, and that initialization cannot be expressed",
     ),
 ];
-pub(crate) const FAMILIES: Rule = rule(
+pub(crate) const FAMILIES: KeyRule = rule(
     &["Llama", "GLA5", "GDN2", "Mamba2"],
     "`model.model_name` is {}, and only the families of the release are supported",
 );
 /// Keys that a Llama does not have.
-pub(crate) const LLAMA: [Rule; 3] = [
+pub(crate) const LLAMA: [KeyRule; 3] = [
     rule(&[], "`model.mlp_type` is {}, and Llama has none"),
     rule(&[], "`model.mamba_ssm` is {}, and Llama has none"),
     rule(&["false"], "`model.zeyuan_layernorm` is {}, and Llama has no gated norm"),
 ];
-pub(crate) const MAMBA2: [Rule; 3] = [
+pub(crate) const MAMBA2: [KeyRule; 3] = [
     rule(&["mlp10"], "`model.mlp_type` is {}, and the released MLP is mlp10"),
     rule(&["false"], "`model.zeyuan_layernorm` is {}, and Mamba2 has no choice of gated norms"),
     rule(
@@ -64,7 +64,7 @@ refusals! {
 }
 
 /// Keys of training that have one value.
-pub(crate) const TRAINING: [Rule; 8] = [
+pub(crate) const TRAINING: [KeyRule; 8] = [
     rule(&["1000"], "`optim.annealing_step` is {}, which no scheduler of the release reads"),
     rule(&["2"], "`data.n_views` is {}, and inputs and targets are two views"),
     rule(&["1"], "`distributed.tp_size` is {}, and tensor parallelism is not supported"),

@@ -118,11 +118,11 @@ struct Machine<'a> {
 impl<'a> Machine<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let end = self.at.checked_add(count);
-        let found = end.and_then(|end| self.bytes.get(self.at..end));
-        let found =
-            found.ok_or_else(|| format!("its pickle ends in the middle, at byte {}", self.at))?;
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken =
+            taken.ok_or_else(|| format!("its pickle ends in the middle, at byte {}", self.at))?;
         self.at += count;
-        Ok(found)
+        Ok(taken)
     }
 
     fn number<const N: usize>(&mut self) -> Result<[u8; N], String> {
@@ -172,28 +172,27 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn text(&mut self, length: u64) -> Result<(), String> {
+    fn text(&mut self, length: u64) -> Result<Cell, String> {
         let length = usize::try_from(length).map_err(|_| "a string is too long".to_owned())?;
         let bytes = self.take(length)?;
         let text = std::str::from_utf8(bytes).map_err(|_| "a string is not UTF-8".to_owned())?;
-        self.stack.push(Cell::Text(text.into()));
-        Ok(())
+        Ok(Cell::Text(text.into()))
     }
 
-    fn keep(&mut self, place: u32) -> Result<(), String> {
+    fn keep(&mut self, slot: u32) -> Result<(), String> {
         match self.stack.last() {
             None | Some(Cell::Mark) => Err("its pickle memoizes from an empty stack".to_owned()),
             Some(cell) => {
-                self.memo.insert(place, cell.clone());
+                self.memo.insert(slot, cell.clone());
                 Ok(())
             }
         }
     }
 
-    fn recall(&mut self, place: u32) -> Result<(), String> {
-        let cell = self.memo.get(&place).cloned();
+    fn recall(&mut self, slot: u32) -> Result<(), String> {
+        let cell = self.memo.get(&slot).cloned();
         self.stack.push(
-            cell.ok_or_else(|| format!("its pickle reads memo {place}, which was never written"))?,
+            cell.ok_or_else(|| format!("its pickle reads memo {slot}, which was never written"))?,
         );
         Ok(())
     }
@@ -212,9 +211,9 @@ impl<'a> Machine<'a> {
         }
         match self.byte()? {
             2..=4 => {}
-            other => {
+            protocol => {
                 return Err(format!(
-                    "its pickle uses protocol {other}, but only 2 to 4 are supported"
+                    "its pickle uses protocol {protocol}, but only 2 to 4 are supported"
                 ));
             }
         }
@@ -228,128 +227,124 @@ impl<'a> Machine<'a> {
                         false => Err("its pickle leaves values on the stack".to_owned()),
                     };
                 }
-                b'}' => {
-                    self.maps.push(Vec::new());
-                    self.stack.push(Cell::Map(self.maps.len() - 1));
-                }
-                b']' => {
-                    self.lists.push(Vec::new());
-                    self.stack.push(Cell::List(self.lists.len() - 1));
-                }
-                b')' => self.stack.push(Cell::Tuple(Rc::new([]), 1)),
-                b'(' => self.stack.push(Cell::Mark),
-                b'N' => self.stack.push(Cell::None),
-                0x88 => self.stack.push(Cell::Bool(true)),
-                0x89 => self.stack.push(Cell::Bool(false)),
-                b'K' => {
-                    let n = self.byte()?;
-                    self.stack.push(Cell::Int(i64::from(n)));
-                }
-                b'M' => {
-                    let n = u16::from_le_bytes(self.number()?);
-                    self.stack.push(Cell::Int(i64::from(n)));
-                }
-                b'J' => {
-                    let n = i32::from_le_bytes(self.number()?);
-                    self.stack.push(Cell::Int(i64::from(n)));
-                }
-                // LONG1: the opcode for large counts.
-                0x8a => {
-                    let length = usize::from(self.byte()?);
-                    let bytes = self.take(length)?;
-                    self.stack.push(Cell::Int(long(bytes)?));
-                }
-                b'G' => {
-                    let x = f64::from_be_bytes(self.number()?);
-                    self.stack.push(Cell::Float(x));
-                }
-                b'X' => {
-                    let length = u32::from_le_bytes(self.number()?);
-                    self.text(u64::from(length))?;
-                }
-                0x8c => {
-                    let length = self.byte()?;
-                    self.text(u64::from(length))?;
-                }
-                b'q' => {
-                    let place = self.byte()?;
-                    self.keep(u32::from(place))?;
-                }
-                b'r' => {
-                    let place = u32::from_le_bytes(self.number()?);
-                    self.keep(place)?;
-                }
-                // MEMOIZE
-                0x94 => {
-                    let place = u32::try_from(self.memo.len()).unwrap_or(u32::MAX);
-                    self.keep(place)?;
-                }
-                // FRAME: a length that only streaming readers need.
-                0x95 => {
-                    self.take(8)?;
-                }
-                b'h' => {
-                    let place = self.byte()?;
-                    self.recall(u32::from(place))?;
-                }
-                b'j' => {
-                    let place = u32::from_le_bytes(self.number()?);
-                    self.recall(place)?;
-                }
-                b't' => {
-                    let cells = self.above_mark()?;
-                    self.push_tuple(cells)?;
-                }
-                0x85 => self.tuple(1)?,
-                0x86 => self.tuple(2)?,
-                0x87 => self.tuple(3)?,
-                b'a' => {
-                    let cell = self.pop()?;
-                    self.extend(vec![cell])?;
-                }
-                b'e' => {
-                    let cells = self.above_mark()?;
-                    self.extend(cells)?;
-                }
-                b's' => {
-                    let (value, key) = (self.pop()?, self.pop()?);
-                    self.set(vec![key, value])?;
-                }
-                b'u' => {
-                    let cells = self.above_mark()?;
-                    self.set(cells)?;
-                }
-                b'c' => {
-                    let (module, name) = (self.line()?, self.line()?);
-                    let global = global(module, name)?;
-                    self.stack.push(Cell::Global(global));
-                }
-                0x93 => {
-                    let (name, module) = (self.pop()?, self.pop()?);
-                    let (Cell::Text(module), Cell::Text(name)) = (module, name) else {
-                        return Err("its pickle has a global without a name".to_owned());
-                    };
-                    self.stack.push(Cell::Global(global(&module, &name)?));
-                }
-                b'Q' => {
-                    let id = self.pop()?;
-                    self.stack.push(Cell::Storage(Rc::new(storage(&id)?)));
-                }
-                b'R' => self.reduce()?,
-                b'b' => self.build()?,
-                other => {
-                    return Err(format!(
-                        "its pickle has opcode 0x{other:02x} at byte {at}, which a map of tensors does not need"
-                    ));
-                }
+                opcode => self.execute(opcode, at)?,
             }
         }
     }
 
+    /// Executes the opcode at byte `at`.
+    fn execute(&mut self, opcode: u8, at: usize) -> Result<(), String> {
+        if let Some(cell) = self.literal(opcode)? {
+            self.stack.push(cell);
+            return Ok(());
+        }
+        match opcode {
+            // BINPUT, LONG_BINPUT, MEMOIZE, BINGET, LONG_BINGET
+            b'q' | b'r' | 0x94 | b'h' | b'j' => self.memoize(opcode),
+            // FRAME: a length that only streaming readers need.
+            0x95 => self.take(8).map(|_| ()),
+            b't' => {
+                let cells = self.above_mark()?;
+                self.push_tuple(cells)
+            }
+            0x85 => self.tuple(1),
+            0x86 => self.tuple(2),
+            0x87 => self.tuple(3),
+            b'a' => {
+                let cell = self.pop()?;
+                self.extend(vec![cell])
+            }
+            b'e' => {
+                let cells = self.above_mark()?;
+                self.extend(cells)
+            }
+            b's' => {
+                let (value, key) = (self.pop()?, self.pop()?);
+                self.set(vec![key, value])
+            }
+            b'u' => {
+                let cells = self.above_mark()?;
+                self.set(cells)
+            }
+            b'R' => self.reduce(),
+            b'b' => self.build(),
+            _ => Err(format!(
+                "its pickle has opcode 0x{opcode:02x} at byte {at}, which a map of tensors does not need"
+            )),
+        }
+    }
+
+    /// The cell that an opcode pushes: a mark, a value, a global or a storage. `None` for the opcodes that do more.
+    fn literal(&mut self, opcode: u8) -> Result<Option<Cell>, String> {
+        Ok(Some(match opcode {
+            b'}' => self.new_map(),
+            b']' => {
+                self.lists.push(Vec::new());
+                Cell::List(self.lists.len() - 1)
+            }
+            b')' => Cell::Tuple(Rc::new([]), 1),
+            b'(' => Cell::Mark,
+            b'N' => Cell::None,
+            0x88 => Cell::Bool(true),
+            0x89 => Cell::Bool(false),
+            b'K' => Cell::Int(i64::from(self.byte()?)),
+            b'M' => Cell::Int(i64::from(u16::from_le_bytes(self.number()?))),
+            b'J' => Cell::Int(i64::from(i32::from_le_bytes(self.number()?))),
+            // LONG1: the opcode for large counts.
+            0x8a => {
+                let length = usize::from(self.byte()?);
+                Cell::Int(long(self.take(length)?)?)
+            }
+            b'G' => Cell::Float(f64::from_be_bytes(self.number()?)),
+            b'X' => {
+                let length = u32::from_le_bytes(self.number()?);
+                self.text(u64::from(length))?
+            }
+            0x8c => {
+                let length = self.byte()?;
+                self.text(u64::from(length))?
+            }
+            b'c' => {
+                let (module, name) = (self.line()?, self.line()?);
+                Cell::Global(global(module, name)?)
+            }
+            0x93 => {
+                let (name, module) = (self.pop()?, self.pop()?);
+                let (Cell::Text(module), Cell::Text(name)) = (module, name) else {
+                    return Err("its pickle has a global without a name".to_owned());
+                };
+                Cell::Global(global(&module, &name)?)
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                Cell::Storage(Rc::new(storage(&id)?))
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Executes an opcode that writes or reads the memo.
+    fn memoize(&mut self, opcode: u8) -> Result<(), String> {
+        let slot = match opcode {
+            b'q' | b'h' => u32::from(self.byte()?),
+            b'r' | b'j' => u32::from_le_bytes(self.number()?),
+            _ => u32::try_from(self.memo.len()).unwrap_or(u32::MAX),
+        };
+        match opcode {
+            b'h' | b'j' => self.recall(slot),
+            _ => self.keep(slot),
+        }
+    }
+
+    fn new_map(&mut self) -> Cell {
+        self.maps.push(Vec::new());
+        Cell::Map(self.maps.len() - 1)
+    }
+
     fn extend(&mut self, cells: Vec<Cell>) -> Result<(), String> {
         match self.stack.last() {
-            Some(Cell::List(place)) => {
-                if let Some(list) = self.lists.get_mut(*place) {
+            Some(Cell::List(index)) => {
+                if let Some(list) = self.lists.get_mut(*index) {
                     list.extend(cells);
                 }
                 Ok(())
@@ -362,13 +357,13 @@ impl<'a> Machine<'a> {
     }
 
     fn set(&mut self, cells: Vec<Cell>) -> Result<(), String> {
-        let Some(Cell::Map(place)) = self.stack.last() else {
+        let Some(Cell::Map(index)) = self.stack.last() else {
             return Err(format!(
                 "its pickle sets a key of a value that is not a map, at byte {}",
                 self.at
             ));
         };
-        let Some(map) = self.maps.get_mut(*place) else { return Ok(()) };
+        let Some(map) = self.maps.get_mut(*index) else { return Ok(()) };
         let mut cells = cells.into_iter();
         while let Some(key) = cells.next() {
             let value = cells.next().ok_or("its pickle has a key without a value")?;
@@ -396,8 +391,8 @@ impl<'a> Machine<'a> {
     fn is_plain(&self, cell: &Cell, depth: usize) -> bool {
         match cell {
             Cell::None | Cell::Bool(_) | Cell::Int(_) | Cell::Float(_) | Cell::Text(_) => true,
-            Cell::Map(place) => {
-                let mut entries = self.maps.get(*place).into_iter().flatten();
+            Cell::Map(index) => {
+                let mut entries = self.maps.get(*index).into_iter().flatten();
                 // Deep enough for a map of modules with a map of versions; sharing could make deeper ones large.
                 depth < 3
                     && entries.all(|(key, value)| {
@@ -419,11 +414,8 @@ impl<'a> Machine<'a> {
         let (Cell::Tuple(arguments, _), Cell::Global(callee)) = (&arguments, &callee) else {
             return Err("its pickle calls a value that is not a function".to_owned());
         };
-        let made = match (callee, arguments.as_ref()) {
-            (Global::OrderedDict, []) => {
-                self.maps.push(Vec::new());
-                Cell::Map(self.maps.len() - 1)
-            }
+        let result = match (callee, arguments.as_ref()) {
+            (Global::OrderedDict, []) => self.new_map(),
             (
                 Global::Rebuild,
                 [
@@ -454,7 +446,7 @@ impl<'a> Machine<'a> {
             }
             _ => return Err("its pickle calls a known name with unknown arguments".to_owned()),
         };
-        self.stack.push(made);
+        self.stack.push(result);
         Ok(())
     }
 
@@ -475,12 +467,12 @@ impl<'a> Machine<'a> {
             }
             Cell::Tensor(tensor) => Item::Tensor((**tensor).clone()),
             Cell::Tuple(cells, _) => self.items(cells, depth, budget)?,
-            Cell::List(place) => {
-                self.items(self.lists.get(*place).map_or(&[], Vec::as_slice), depth, budget)?
+            Cell::List(index) => {
+                self.items(self.lists.get(*index).map_or(&[], Vec::as_slice), depth, budget)?
             }
-            Cell::Map(place) => {
+            Cell::Map(index) => {
                 let mut map = Entries::new();
-                for (key, value) in self.maps.get(*place).into_iter().flatten() {
+                for (key, value) in self.maps.get(*index).into_iter().flatten() {
                     let name = match key {
                         Cell::Text(text) => text.to_string(),
                         Cell::Int(n) => n.to_string(),
@@ -561,11 +553,11 @@ fn extents(cells: &[Cell]) -> Result<Vec<i64>, String> {
     if cells.len() > MAX_AXES {
         return Err(format!("a tensor of {} axes", cells.len()));
     }
-    let one = |cell: &Cell| {
+    let extent = |cell: &Cell| {
         let count = if let Cell::Int(n) = cell { Some(*n).filter(|n| *n >= 0) } else { None };
         count.ok_or_else(|| "a tensor's shape or strides are not counts".to_owned())
     };
-    cells.iter().map(one).collect()
+    cells.iter().map(extent).collect()
 }
 
 /// A little-endian integer in two's complement.
@@ -574,9 +566,9 @@ fn long(bytes: &[u8]) -> Result<i64, String> {
         return Err("an integer beyond 64 bits".to_owned());
     }
     let negative = bytes.last().is_some_and(|b| b & 0x80 != 0);
-    let mut whole = [if negative { 0xff } else { 0 }; 8];
-    for (to, from) in whole.iter_mut().zip(bytes) {
+    let mut extended = [if negative { 0xff } else { 0 }; 8];
+    for (to, from) in extended.iter_mut().zip(bytes) {
         *to = *from;
     }
-    Ok(i64::from_le_bytes(whole))
+    Ok(i64::from_le_bytes(extended))
 }

@@ -16,7 +16,7 @@ use crate::store::{Planned, count};
 const FOLDER: &str = "consolidated";
 const ALIGNMENT: u64 = 64;
 
-struct Entry {
+struct WrittenEntry {
     name: String,
     header: u64,
     size: u64,
@@ -80,7 +80,7 @@ pub fn write(
         let (size, crc) = (bytes.len() as u64, crc32fast::hash(&bytes));
         let header = local(&name, size, crc, padding(at, &name));
         file.write_all(&header).and_then(|()| file.write_all(&bytes)).map_err(failed)?;
-        entries.push(Entry { name, header: at, size, crc });
+        entries.push(WrittenEntry { name, header: at, size, crc });
         at += header.len() as u64 + size;
     }
     let mut buffer = Vec::new();
@@ -103,7 +103,7 @@ pub fn write(
         file.seek(SeekFrom::Start(at)).map_err(failed)?;
         file.write_all(&local(&name, size, crc, padding)).map_err(failed)?;
         file.seek(SeekFrom::Start(end)).map_err(failed)?;
-        entries.push(Entry { name, header: at, size, crc });
+        entries.push(WrittenEntry { name, header: at, size, crc });
         at = end;
     }
     file.write_all(&directory(&entries, at)).map_err(failed)?;
@@ -111,9 +111,9 @@ pub fn write(
 }
 
 /// The central directory and both end records.
-fn directory(entries: &[Entry], at: u64) -> Vec<u8> {
+fn directory(entries: &[WrittenEntry], at: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    for Entry { name, header, size, crc } in entries {
+    for WrittenEntry { name, header, size, crc } in entries {
         out.extend(0x0201_4b50u32.to_le_bytes());
         for field in [45u16, 45, 0x0800, 0, 0, 0] {
             out.extend(field.to_le_bytes());

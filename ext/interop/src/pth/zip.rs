@@ -33,7 +33,7 @@ const SMALL: [&str; 5] =
     ["byteorder", "version", ".format_version", ".storage_alignment", ".data/serialization_id"];
 
 #[derive(Debug)]
-struct Entry {
+struct ArchiveEntry {
     header: u64,
     at: u64,
     size: u64,
@@ -47,7 +47,7 @@ struct Entry {
 pub(super) struct Archive {
     file: Arc<CheckedFile>,
     /// By name, without their common folder.
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ArchiveEntry>,
 }
 
 /// A reader of consecutive little-endian fields.
@@ -110,10 +110,10 @@ impl Archive {
         let mut folder = None;
         for _ in 0..count {
             let (name, entry) = central(&mut bytes)?;
-            let (own, rest) = checked_name(&name)?;
+            let (top_folder, rest) = checked_name(&name)?;
             match &folder {
-                None => folder = Some(own),
-                Some(folder) if *folder == own => {}
+                None => folder = Some(top_folder),
+                Some(folder) if *folder == top_folder => {}
                 Some(folder) => return Err(format!("{name:?} is outside of {folder:?}")),
             }
             if entries.contains_key(&rest) {
@@ -124,7 +124,7 @@ impl Archive {
         if !bytes.0.is_empty() {
             return Err(format!("{} bytes of its directory belong to no entry", bytes.0.len()));
         }
-        let mut order: Vec<&mut (String, Entry)> = entries.values_mut().collect();
+        let mut order: Vec<&mut (String, ArchiveEntry)> = entries.values_mut().collect();
         order.sort_by_key(|(_, entry)| entry.header);
         let mut free = 0;
         for (name, entry) in order {
@@ -169,7 +169,7 @@ impl Archive {
     }
 
     /// The offset and length of an entry's content, after its checksum was verified.
-    pub(super) fn place(&self, name: &str) -> Result<(u64, u64), String> {
+    pub(super) fn checked_span(&self, name: &str) -> Result<(u64, u64), String> {
         let entry = self.entries.get(name).ok_or_else(|| format!("it has no {name}"))?;
         if !entry.used.get() {
             let (mut hash, mut buffer) = (crc32fast::Hasher::new(), ReadBuffer::default());
@@ -188,7 +188,7 @@ impl Archive {
 
     /// Checks that every entry was used, or is one of the few that describe the archive.
     pub(super) fn unused(&self) -> Result<(), String> {
-        let idle = |(name, entry): &(&String, &Entry)| {
+        let idle = |(name, entry): &(&String, &ArchiveEntry)| {
             !(entry.used.get() || SMALL.contains(&name.as_str()) && entry.size <= 64)
         };
         match self.entries.iter().find(idle) {
@@ -207,9 +207,9 @@ fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
     if bytes.u32()? != END {
         return Err(not());
     }
-    let (disk, first, here, count) = (bytes.u16()?, bytes.u16()?, bytes.u16()?, bytes.u16()?);
+    let (disk, first, on_disk, count) = (bytes.u16()?, bytes.u16()?, bytes.u16()?, bytes.u16()?);
     let (size, at, comment) = (bytes.u32()?, bytes.u32()?, bytes.u16()?);
-    if (disk, first, comment) != (0, 0, 0) || here != count {
+    if (disk, first, comment) != (0, 0, 0) || on_disk != count {
         return Err("it is in several parts, or has a comment".to_owned());
     }
     let plain =
@@ -229,9 +229,9 @@ fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
     let mut bytes = Bytes(&bytes);
     let (signature, left) = (bytes.u32()?, bytes.u64()?);
     bytes.take(4)?;
-    let (disk, first, here, count) = (bytes.u32()?, bytes.u32()?, bytes.u64()?, bytes.u64()?);
+    let (disk, first, on_disk, count) = (bytes.u32()?, bytes.u32()?, bytes.u64()?, bytes.u64()?);
     let (size, at) = (bytes.u64()?, bytes.u64()?);
-    if signature != END64 || left != 44 || (disk, first) != (0, 0) || here != count {
+    if signature != END64 || left != 44 || (disk, first) != (0, 0) || on_disk != count {
         return Err("its second end record is broken".to_owned());
     }
     let agrees = |small: u64, large: u64, most: u64| small == most || small == large;
@@ -245,7 +245,7 @@ fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
 }
 
 /// One record of the directory.
-fn central(bytes: &mut Bytes<'_>) -> Result<(String, Entry), String> {
+fn central(bytes: &mut Bytes<'_>) -> Result<(String, ArchiveEntry), String> {
     if bytes.u32()? != CENTRAL {
         return Err("its directory is broken".to_owned());
     }
@@ -276,7 +276,7 @@ fn central(bytes: &mut Bytes<'_>) -> Result<(String, Entry), String> {
     if size != packed {
         return Err(format!("{name:?} has {packed} bytes but claims {size}"));
     }
-    Ok((name, Entry { header, at: 0, size, crc, used: Cell::new(false) }))
+    Ok((name, ArchiveEntry { header, at: 0, size, crc, used: Cell::new(false) }))
 }
 
 /// The extra field for large sizes.
@@ -306,7 +306,7 @@ fn checked_name(name: &str) -> Result<(String, String), String> {
 }
 
 /// Checks an entry's local header against the directory, and finds where its content begins.
-fn local(file: &CheckedFile, name: &str, entry: &mut Entry) -> Result<(), String> {
+fn local(file: &CheckedFile, name: &str, entry: &mut ArchiveEntry) -> Result<(), String> {
     let bytes = read_at(file, entry.header, 30)?;
     let mut bytes = Bytes(&bytes);
     let differs = |what: &str| format!("{name:?}: its header and the directory differ in {what}");
@@ -322,8 +322,8 @@ fn local(file: &CheckedFile, name: &str, entry: &mut Entry) -> Result<(), String
         return Err(differs("how it is stored"));
     }
     let rest = read_at(file, entry.header + 30, name_bytes + extra)?;
-    let (own, extra_bytes) = rest.split_at(name_bytes as usize);
-    if own != name.as_bytes() {
+    let (name_in_header, extra_bytes) = rest.split_at(name_bytes as usize);
+    if name_in_header != name.as_bytes() {
         return Err(differs("the name"));
     }
     // If sizes follow the data, the header has zeros; large sizes are in an extra field.

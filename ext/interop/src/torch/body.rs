@@ -20,13 +20,13 @@ const RESERVED: [&str; 18] = [
     "position", "range", "self", "str", "tokens", "torch", "x",
 ];
 
-/// The place of a parameter's tensor.
+/// The attribute that holds a parameter's tensor, by its name.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// An attribute of the class, with this name.
-    Own(String),
-    /// An attribute of a layer inside the model, which the layer's class declares.
-    Inside(String),
+pub(super) enum Attribute {
+    /// Declared by the class itself.
+    OfClass(String),
+    /// Declared by the class of a layer inside the model.
+    OfLayer(String),
 }
 
 /// How statements use the weights of a group, by the group's name.
@@ -70,11 +70,11 @@ fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
             (NodeKind::Op { primitive, .. }, [_, weight, bias @ ..])
                 if primitive.name == "linear" =>
             {
-                let own = |group: &&str| {
+                let in_group = |group: &&str| {
                     bias.iter().all(|bias| name(bias) == Some(format!("{group}.bias").as_str()))
                 };
                 let kind = if bias.is_empty() { Use::Linear } else { Use::LinearBias };
-                group(weight).filter(own).map(|group| (group, kind))
+                group(weight).filter(in_group).map(|group| (group, kind))
             }
             (NodeKind::Op { primitive, .. }, [_, table]) if primitive.name == "embed" => {
                 group(table).map(|group| (group, Use::Embed))
@@ -132,50 +132,15 @@ pub(super) fn head(body: &Body, names: &[String], uses: &Uses) -> Option<String>
 pub(super) fn class(
     name: &str,
     body: &Body,
-    places: &[Place],
+    attributes: &[Attribute],
     uses: &Uses,
 ) -> Result<Class, Problem> {
-    let mut own = Vec::new();
-    let mut groups: Vec<(&str, Vec<NamedShape<'_>>)> = Vec::new();
-    let mut params = Vec::new();
-    for (param, place) in body.params.iter().zip(places) {
-        let name = match place {
-            Place::Own(name) => name,
-            Place::Inside(name) => {
-                params.push(format!("self.{name}"));
-                continue;
-            }
-        };
-        params.push(format!("self.{name}"));
-        match name.rsplit_once('.') {
-            None => own.push(Tensor { name: name.clone(), shape: param.shape.clone() }),
-            Some((path, name)) => {
-                for parent in parents(path) {
-                    if groups.iter().all(|(known, _)| *known != parent) {
-                        groups.push((parent, Vec::new()));
-                    }
-                }
-                if let Some((_, tensors)) = groups.iter_mut().find(|(known, _)| *known == path) {
-                    tensors.push((name.to_owned(), &param.shape));
-                }
-            }
-        }
-    }
+    let Declared { own, groups, params } = Declared::new(body, attributes);
     let groups = groups
         .into_iter()
         .map(|(path, tensors)| Group {
             path: path.to_owned(),
-            module: match (module(uses, path), tensors.as_slice()) {
-                (Some(Use::Linear), [(_, [out, width])]) => format!("Linear({width}, {out})"),
-                (Some(Use::LinearBias), [(_, [out, width]), _]) => {
-                    format!("Linear({width}, {out}, bias=True)")
-                }
-                (Some(Use::Embed), [(_, [rows, width])]) => format!("Embedding({rows}, {width})"),
-                (_, tensors) => {
-                    let all = tensors.iter().map(|(name, shape)| format!("{name}={shape:?}"));
-                    format!("Parameters({})", all.collect::<Vec<_>>().join(", "))
-                }
-            },
+            module: constructor(module(uses, path), &tensors),
         })
         .collect();
     let mut writer = Writer::new(is_chain(body), uses);
@@ -188,22 +153,80 @@ pub(super) fn class(
         });
     }
     writer.input = if inputs.iter().any(|name| name == "x") { "x" } else { "tokens" };
-    // Two calls without instance names have states of one path: each needs a key of its own.
-    let mut states: Vec<String> = Vec::new();
-    for (path, _) in &body.states {
-        let mut key = path.clone();
-        let mut count = 1;
-        while states.contains(&key) {
-            count += 1;
-            key = format!("{path}_{count}");
-        }
-        states.push(key);
-    }
-    let output = writer.body(body, &inputs, &params, &states)?.join(", ");
+    let output = writer.body(body, &inputs, &params, &state_keys(body))?.join(", ");
     let shapes = body.inputs.iter().map(Type::to_string);
     let reads = inputs.iter().zip(shapes).map(|(name, shape)| format!("{name} {shape}")).collect();
     let lines = writer.lines;
     Ok(Class { name: name.to_owned(), own, groups, inputs, reads, lines, output })
+}
+
+/// The parameters of a class.
+struct Declared<'a> {
+    /// Attributes of the class itself.
+    own: Vec<Tensor>,
+    /// Groups inside it with their tensors, parents first.
+    groups: Vec<(&'a str, Vec<NamedShape<'a>>)>,
+    /// The expression of each parameter.
+    params: Vec<String>,
+}
+
+impl<'a> Declared<'a> {
+    fn new(body: &'a Body, attributes: &'a [Attribute]) -> Declared<'a> {
+        let mut declared = Declared { own: Vec::new(), groups: Vec::new(), params: Vec::new() };
+        for (param, attribute) in body.params.iter().zip(attributes) {
+            let (Attribute::OfClass(name) | Attribute::OfLayer(name)) = attribute;
+            declared.params.push(format!("self.{name}"));
+            if let Attribute::OfClass(name) = attribute {
+                declared.add(name, &param.shape);
+            }
+        }
+        declared
+    }
+
+    fn add(&mut self, name: &'a str, shape: &'a [i64]) {
+        let Some((path, name)) = name.rsplit_once('.') else {
+            self.own.push(Tensor { name: name.to_owned(), shape: shape.to_vec() });
+            return;
+        };
+        for parent in parents(path) {
+            if self.groups.iter().all(|(known, _)| *known != parent) {
+                self.groups.push((parent, Vec::new()));
+            }
+        }
+        if let Some((_, tensors)) = self.groups.iter_mut().find(|(known, _)| *known == path) {
+            tensors.push((name.to_owned(), shape));
+        }
+    }
+}
+
+/// The call that makes the module of a group.
+fn constructor(module: Option<Use>, tensors: &[NamedShape<'_>]) -> String {
+    match (module, tensors) {
+        (Some(Use::Linear), [(_, [out, width])]) => format!("Linear({width}, {out})"),
+        (Some(Use::LinearBias), [(_, [out, width]), _]) => {
+            format!("Linear({width}, {out}, bias=True)")
+        }
+        (Some(Use::Embed), [(_, [rows, width])]) => format!("Embedding({rows}, {width})"),
+        (_, tensors) => {
+            let all = tensors.iter().map(|(name, shape)| format!("{name}={shape:?}"));
+            format!("Parameters({})", all.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// The keys of a body's states. Two calls without instance names have states of one path: each needs a key of its own.
+fn state_keys(body: &Body) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for (path, _) in &body.states {
+        let mut key = path.clone();
+        let mut count = 1;
+        while keys.contains(&key) {
+            count += 1;
+            key = format!("{path}_{count}");
+        }
+        keys.push(key);
+    }
+    keys
 }
 
 /// `a.b.c` as `a`, `a.b`, `a.b.c`.
@@ -266,13 +289,13 @@ impl<'a> Writer<'a> {
         params: &[String],
         states: &[String],
     ) -> Result<Vec<String>, Problem> {
-        let mut made: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
+        let mut values: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
         let needed = needed(body);
         for node in body.reachable().into_iter().filter(|node| needed.contains(node)) {
             let at = &body.nodes[node as usize];
             let operands: Vec<String> =
-                read(at).iter().map(|out| expression(&made, *out)).collect();
-            made[node as usize] = match &at.kind {
+                read(at).iter().map(|out| expression(&values, *out)).collect();
+            values[node as usize] = match &at.kind {
                 NodeKind::Input(index) => vec![inputs[*index as usize].clone()],
                 NodeKind::Param(id) => vec![params[id.0 as usize].clone()],
                 // A part of the training loss, not of the module.
@@ -292,7 +315,7 @@ impl<'a> Writer<'a> {
                 NodeKind::Layer { index, .. } => {
                     let results = self.layer(*index, at, &operands)?;
                     let later = body.nodes.iter().any(|node| {
-                        matches!(&node.kind, NodeKind::Layer { index: other, .. } if other > index)
+                        matches!(&node.kind, NodeKind::Layer { index: layer, .. } if layer > index)
                     });
                     if !later {
                         self.lines.push("if hidden is not None:".to_owned());
@@ -302,7 +325,7 @@ impl<'a> Writer<'a> {
                 }
             };
         }
-        Ok(body.outputs.iter().map(|out| expression(&made, *out)).collect())
+        Ok(body.outputs.iter().map(|out| expression(&values, *out)).collect())
     }
 
     fn call(
@@ -369,12 +392,12 @@ impl<'a> Writer<'a> {
         params: &[String],
         states: &[String],
     ) -> Result<Vec<String>, Problem> {
-        if let [one] = operands {
-            return self.body(fill, std::slice::from_ref(one), params, states);
+        if let [operand] = operands {
+            return self.body(fill, std::slice::from_ref(operand), params, states);
         }
-        let whole = self.fresh("whole");
-        self.push(format!("{whole} = torch.cat([{}], dim=-1)", operands.join(", ")), &fill.inputs);
-        let filled = self.body(fill, &[whole], params, states)?;
+        let joined = self.fresh("whole");
+        self.push(format!("{joined} = torch.cat([{}], dim=-1)", operands.join(", ")), &fill.inputs);
+        let filled = self.body(fill, &[joined], params, states)?;
         let widths: Vec<String> = node
             .types
             .iter()
@@ -476,8 +499,8 @@ fn read(node: &Node) -> &[Out] {
     }
 }
 
-fn expression(made: &[Vec<String>], out: Out) -> String {
-    made[out.node as usize][out.port as usize].clone()
+fn expression(values: &[Vec<String>], out: Out) -> String {
+    values[out.node as usize][out.port as usize].clone()
 }
 
 /// An expression with its operands and configuration in place.

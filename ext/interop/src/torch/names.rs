@@ -202,9 +202,9 @@ mod tests {
         let odd = odd.iter().chain(
             ["_", "__", "_1", "under", "under_x", "class", "weight", "beta", "be_ta"].iter(),
         );
-        let made: BTreeSet<String> = odd.clone().map(|part| attribute(part)).collect();
-        assert_eq!(made.len(), odd.count());
-        for name in &made {
+        let attributes: BTreeSet<String> = odd.clone().map(|part| attribute(part)).collect();
+        assert_eq!(attributes.len(), odd.count());
+        for name in &attributes {
             assert!(!TAKEN.contains(&name.as_str()) && !name.starts_with('_'), "{name}");
         }
         assert_eq!(

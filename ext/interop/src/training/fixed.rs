@@ -4,7 +4,7 @@
 use dsl::Problem;
 use lab::experiment::Experiment;
 
-use super::cannot;
+use super::inexpressible;
 use crate::config::Keys;
 use crate::messages::lingua as messages;
 
@@ -29,21 +29,25 @@ const FIXED: [(&str, &str, &str); 15] = [
 
 /// Refuses an experiment that Lingua would train differently.
 pub(super) fn check(experiment: &Experiment) -> Result<(), Problem> {
-    for (path, wanted, why) in FIXED {
+    for (path, wanted, reason) in FIXED {
         if experiment.value(path).is_none_or(|value| value.to_string() != wanted) {
-            return Err(cannot(experiment, path, why));
+            return Err(inexpressible(experiment, path, reason));
         }
     }
     // Only wsd has a curve of its decay.
     if experiment.value("schedule.decay").is_some_and(|decay| decay.plain() != "hyperbola") {
-        return Err(cannot(experiment, "schedule.decay", "Lingua's wsd decays by a hyperbola"));
+        return Err(inexpressible(
+            experiment,
+            "schedule.decay",
+            "Lingua's wsd decays by a hyperbola",
+        ));
     }
     let held = |path: &str| experiment.value(path).and_then(|n| n.to_string().parse::<u64>().ok());
     if held("data.shuffle_buffer")
         != held("lingua.prefetch_size").map(|n| n * experiment.batch.sequences)
     {
         let reason = "its buffer has lingua.prefetch_size times batch.sequences windows";
-        return Err(cannot(experiment, "data.shuffle_buffer", reason));
+        return Err(inexpressible(experiment, "data.shuffle_buffer", reason));
     }
     Ok(())
 }

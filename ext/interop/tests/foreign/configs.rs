@@ -29,8 +29,8 @@ fn written(config: &Value) -> String {
 }
 
 fn import(config: &Value) -> Result<Imported, String> {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("config.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.json");
     fs::write(&path, written(config)).unwrap();
     let request = Request { source: &path, name: Some("model"), devices: None, weights: false };
     read(&request).map_err(|error| error.to_string())
@@ -53,14 +53,14 @@ fn committed(name: &str) -> Compiled {
             .collect()
     };
     let program = Program::new(files("arch"), Std::Embedded);
-    let (compiled, found) = program.compile(&format!("arch/{name}.canon"), &name);
-    compiled.unwrap_or_else(|| panic!("{name}: {}", program.render(&found)))
+    let (compiled, diagnostics) = program.compile(&format!("arch/{name}.canon"), &name);
+    compiled.unwrap_or_else(|| panic!("{name}: {}", program.render(&diagnostics)))
 }
 
 fn of_type(model_type: &str) -> Value {
-    let all = released();
-    let found = all.values().find(|config| config["model_type"] == model_type);
-    found.unwrap_or_else(|| panic!("no {model_type}")).clone()
+    let configs = released();
+    let config = configs.values().find(|config| config["model_type"] == model_type);
+    config.unwrap_or_else(|| panic!("no {model_type}")).clone()
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn every_released_configuration_makes_the_graph_of_its_committed_arch() {
     let all = released();
     assert_eq!(all.len(), 48);
     for (name, config) in &all {
-        let imported = import(config).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let imported = import(config).unwrap_or_else(|error| panic!("{name}: {error}"));
         let wanted = committed(name);
         assert_eq!(imported.compiled.identity.graph_text, wanted.identity.graph_text, "{name}");
         assert_eq!(imported.compiled.identity.manifest, wanted.identity.manifest, "{name}");
@@ -81,10 +81,11 @@ fn every_released_configuration_makes_the_graph_of_its_committed_arch() {
     }
 }
 
-#[test]
-fn what_a_key_means_is_what_the_published_class_makes_of_it() {
-    // Type, changes, and text in the arch's source, or else text in the error.
-    let cases: &[(&str, Value, Result<&str, &str>)] = &[
+/// Type, changes, and text in the arch's source, or else text in the error.
+type ClassCase = (&'static str, Value, Result<&'static str, &'static str>);
+
+fn linear_cases() -> Vec<ClassCase> {
+    vec![
         ("GLACanon", json!({"use_l2warp": true}), Err("`use_l2warp` is true")),
         ("GLACanon", json!({"use_l2warp": null}), Ok("gla")),
         ("GLACanon", json!({"some_later_option": null}), Ok("gla")),
@@ -125,8 +126,12 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
             json!({"canon_set": "ACD", "noconv1d": "absent"}),
             Err("the class builds the convolution"),
         ),
-    ];
-    for (model_type, changes, wanted) in cases {
+    ]
+}
+
+#[test]
+fn what_a_key_means_is_what_the_published_class_makes_of_it() {
+    for (model_type, changes, wanted) in linear_cases() {
         let mut config = of_type(model_type);
         let config = config.as_object_mut().unwrap();
         for (key, value) in changes.as_object().unwrap() {
@@ -143,11 +148,11 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
                 let short = changes.get("noconv1d") == Some(&Value::Bool(true));
                 assert_eq!(text.contains("short_conv false"), short, "{changes}: {text}");
             }
-            (Err(said), Err(part)) => {
-                assert!(said.contains(part), "{model_type} {changes}: {said}")
+            (Err(error), Err(part)) => {
+                assert!(error.contains(part), "{model_type} {changes}: {error}")
             }
             (Ok(imported), Err(part)) => panic!("{changes}: no `{part}` but {}", imported.text),
-            (Err(said), Ok(_)) => panic!("{model_type} {changes}: {said}"),
+            (Err(error), Ok(_)) => panic!("{model_type} {changes}: {error}"),
         }
     }
 }
@@ -172,8 +177,9 @@ fn configurations_of_llama_old_and_new() {
     let listed = with(json!({"partial_rotary_factor": 1.0, "num_experts": null})).unwrap().left_out;
     let names: Vec<&str> = listed.iter().map(|left| left.name.as_str()).collect();
     assert_eq!(names, ["partial_rotary_factor", "num_experts"]);
-    let whole = json!({"rope_theta": 1e4, "rope_type": "default", "partial_rotary_factor": 1.0});
-    assert!(with(json!({ "rope_parameters": whole })).is_ok());
+    let rope_parameters =
+        json!({"rope_theta": 1e4, "rope_type": "default", "partial_rotary_factor": 1.0});
+    assert!(with(json!({ "rope_parameters": rope_parameters })).is_ok());
     for (changes, wanted) in [
         (json!({"partial_rotary_factor": 0.5}), "`partial_rotary_factor` is 0.5"),
         (
@@ -183,8 +189,8 @@ fn configurations_of_llama_old_and_new() {
         (json!({"rope_theta": 10000.0}), "`rope_parameters.rope_theta` is 5e5"),
         (json!({"rope_parameters": {"rope_type": "yarn"}}), "`rope_parameters.factor` is absent"),
     ] {
-        let said = with(changes.clone()).unwrap_err();
-        assert!(said.contains(wanted), "{changes}: {said}");
+        let error = with(changes.clone()).unwrap_err();
+        assert!(error.contains(wanted), "{changes}: {error}");
     }
     let canon = |changes: Value| {
         let mut config = llama.clone();
@@ -208,8 +214,8 @@ fn configurations_of_llama_old_and_new() {
         (json!({"rope_dim": 4, "partial_rotary_factor": 0.25}), "`rope_dim` makes it 4 of 8"),
         (json!({"intermediate_size": "absent"}), "which the class takes as 11008"),
     ] {
-        let said = canon(changes.clone()).unwrap_err();
-        assert!(said.contains(wanted), "{changes}: {said}");
+        let error = canon(changes.clone()).unwrap_err();
+        assert!(error.contains(wanted), "{changes}: {error}");
     }
 }
 
@@ -234,8 +240,8 @@ fn weights(compiled: &Compiled, path: &Path) {
 
 fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
     let compiled = arch::compile("model", text).unwrap();
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("w.safetensors");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("w.safetensors");
     weights(&compiled, &path);
     let request = export::Request {
         compiled: &compiled,
@@ -280,24 +286,24 @@ fn what_the_published_loader_cannot_carry_is_refused_by_name_before_anything_is_
             "`rope.dims` is 30, but it loads 29",
         ),
     ] {
-        let place = tempfile::tempdir().unwrap();
-        let out = place.path().join("out");
-        let said = exported(&text, To::Lingua, &out).unwrap_err();
-        assert!(said.contains(wanted), "{text}: {said}");
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "something was written");
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let error = exported(&text, To::Lingua, &out).unwrap_err();
+        assert!(error.contains(wanted), "{text}: {error}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "something was written");
         // The class has keys for everything except that quotient.
         match (wanted.contains("rope.dims"), exported(&text, To::Release, &out)) {
-            (true, Err(said)) => assert!(said.contains("`rope.dims` is 30"), "{said}"),
+            (true, Err(error)) => assert!(error.contains("`rope.dims` is 30"), "{error}"),
             (false, Ok(_)) => {}
             (_, other) => panic!("{text}: {other:?}"),
         }
     }
     // The loader reads all other keys, including `data.seq_len`.
     for text in [llama("", "qk_norm true", "dims 4", canon), mamba("1e-5", "64")] {
-        let place = tempfile::tempdir().unwrap();
-        let files = exported(&text, To::Lingua, &place.path().join("out")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let files = exported(&text, To::Lingua, &dir.path().join("out")).unwrap();
         assert_eq!(files, ["default/params.json", "default/consolidated.pth"]);
-        let params = fs::read_to_string(place.path().join("out/default/params.json")).unwrap();
+        let params = fs::read_to_string(dir.path().join("out/default/params.json")).unwrap();
         let params: Value = serde_json::from_str(&params).unwrap();
         assert!(params["data"]["seq_len"].is_u64(), "{params}");
         for key in ["vocab_size", "dim", "hidden_dim", "n_layers", "n_heads", "norm_eps"] {
@@ -311,8 +317,8 @@ fn a_mamba2_without_its_convolution_says_so_to_the_class() {
     let text = "arch model { vocab 97 dim 32 norm_eps 1e-5 init mamba
       layers 1 of decoder { mixer mamba2 { heads 2, state 64, short_conv SHORT } mlp swiglu { hidden 64 } } }";
     for short in [true, false] {
-        let place = tempfile::tempdir().unwrap();
-        let out = place.path().join("out");
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
         exported(&text.replace("SHORT", &short.to_string()), To::Release, &out).unwrap();
         let config = fs::read_to_string(out.join("config.json")).unwrap();
         let config: Value = serde_json::from_str(&python_to_json(&config)).unwrap();
@@ -328,8 +334,8 @@ fn a_mamba2_without_its_convolution_says_so_to_the_class() {
 fn a_tied_linear_model_is_written_whole_for_the_loader() {
     let text = "arch model { vocab 97 dim 32 norm_eps 1e-5 init flash_linear head tied
       layers 1 of decoder { mixer gla { heads 2 } mlp swiglu { hidden 64 } } }";
-    let place = tempfile::tempdir().unwrap();
-    let out = place.path().join("out");
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
     exported(text, To::Lingua, &out).unwrap();
     let (store, _) = interop::pth::read(&out.join("default/consolidated.pth")).unwrap();
     for name in ["trans.lm_head.weight", "trans.model.embeddings.weight"] {

@@ -33,7 +33,7 @@ fn refused(bytes: &[u8]) -> Option<String> {
 
 /// One entry of a forged archive.
 #[derive(Clone)]
-struct Entry {
+struct ForgedEntry {
     name: String,
     data: Vec<u8>,
     method: u16,
@@ -44,9 +44,9 @@ struct Entry {
     crc: Option<u32>,
 }
 
-fn entry(name: &str, data: &[u8]) -> Entry {
+fn entry(name: &str, data: &[u8]) -> ForgedEntry {
     let (name, data) = (format!("archive/{name}"), data.to_vec());
-    Entry {
+    ForgedEntry {
         name,
         data,
         method: 0,
@@ -58,13 +58,13 @@ fn entry(name: &str, data: &[u8]) -> Entry {
 }
 
 /// A zip archive of these entries.
-fn zip(entries: &[Entry]) -> Vec<u8> {
+fn zip(entries: &[ForgedEntry]) -> Vec<u8> {
     let (mut out, mut directory) = (Vec::new(), Vec::new());
     for e in entries {
         let at = out.len() as u32;
         let crc = e.crc.unwrap_or(crc32fast::hash(&e.data));
         let size = e.data.len() as u32;
-        let own = e.local_name.as_ref().unwrap_or(&e.name);
+        let local_name = e.local_name.as_ref().unwrap_or(&e.name);
         let both = |out: &mut Vec<u8>, size: u32, name: &str, after: &[u8]| {
             for field in [0u16, e.method, 0, 0] {
                 out.extend(field.to_le_bytes());
@@ -77,7 +77,7 @@ fn zip(entries: &[Entry]) -> Vec<u8> {
             out.extend(name.as_bytes());
         };
         out.extend(b"PK\x03\x04\x14\0");
-        both(&mut out, e.local_size.unwrap_or(size), own, &[0, 0]);
+        both(&mut out, e.local_size.unwrap_or(size), local_name, &[0, 0]);
         out.extend(&e.data);
         directory.extend(b"PK\x01\x02\x14\0\x14\0");
         let mut after = vec![0; 12];
@@ -133,13 +133,14 @@ fn archive(pickle: &[u8], storage: &[u8]) -> Vec<u8> {
     zip(&[entry("data.pkl", pickle), entry("version", b"3\n"), entry("data/0", storage)])
 }
 
-fn whole() -> Vec<u8> {
+/// An archive without a fault.
+fn honest_archive() -> Vec<u8> {
     archive(&pickle("0", 6, 0, &[2, 3], &[3, 1]), &[0; 24])
 }
 
 #[test]
 fn a_forged_archive_is_read_when_it_is_honest() {
-    assert_eq!(refused(&whole()), None);
+    assert_eq!(refused(&honest_archive()), None);
     // Transposed, sliced, spread and empty views of a storage.
     for (offset, shape, strides) in
         [(0, [3, 2], [1, 3]), (1, [2, 2], [3, 1]), (5, [1, 1], [6, 1]), (0, [0, 3], [3, 1])]
@@ -155,9 +156,9 @@ fn a_forged_archive_is_read_when_it_is_honest() {
 
 /// A tensor of two values, as `torch.save` writes it.
 fn tensor() -> Vec<u8> {
-    let whole = pickle("0", 2, 0, &[2], &[1]);
-    let from = whole.windows(7).position(|w| w == b"ctorch.").unwrap();
-    whole[from..whole.len() - 3].to_vec()
+    let pickled = pickle("0", 2, 0, &[2], &[1]);
+    let from = pickled.windows(7).position(|w| w == b"ctorch.").unwrap();
+    pickled[from..pickled.len() - 3].to_vec()
 }
 
 /// The tensor as a parameter.
@@ -215,8 +216,8 @@ fn a_state_dict_is_read_as_training_scripts_save_it() {
         (state_dict(&[("module.a", tensor()), ("b", tensor())], &metadata()), "b module.a", &[]),
     ];
     for (value, names, left_out) in cases {
-        let (found, left) = tensors(&value).unwrap();
-        assert_eq!(found.join(" "), names);
+        let (tensors_in_file, left) = tensors(&value).unwrap();
+        assert_eq!(tensors_in_file.join(" "), names);
         assert_eq!(left, left_out, "{names}");
     }
     for (value, wanted) in [
@@ -228,16 +229,16 @@ fn a_state_dict_is_read_as_training_scripts_save_it() {
         (state_dict(&[("a", tensor())], &tensor()), "not made of plain values"),
         (state_dict(&[("a", tensor())], b"]"), "not made of plain values"),
     ] {
-        let said = tensors(&value).unwrap_err();
-        assert!(said.contains(wanted) && said.contains("help: "), "{wanted}: {said}");
+        let error = tensors(&value).unwrap_err();
+        assert!(error.contains(wanted) && error.contains("help: "), "{wanted}: {error}");
     }
 }
 
 #[test]
 fn a_file_that_is_no_weights_is_named() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let stock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stock/llama31");
-    let whole = fs::read(stock.join("model.safetensors")).unwrap();
+    let complete = fs::read(stock.join("model.safetensors")).unwrap();
     let cases: [(&[u8], &str); 8] = [
         (b"", "it is empty"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "git lfs pull"),
@@ -245,18 +246,18 @@ fn a_file_that_is_no_weights_is_named() {
         (b"\x80\x02}q\0.", "before PyTorch 1.6"),
         (b"GGUF\x03\0\0\0", "a GGUF file of llama.cpp"),
         (b"\x1f\x8b\x08\0", "gzip -dk"),
-        (&whole[..whole.len() - 5], "it is cut off"),
-        (&whole[..9], "not a usable safetensors file"),
+        (&complete[..complete.len() - 5], "it is cut off"),
+        (&complete[..9], "not a usable safetensors file"),
     ];
     for (bytes, wanted) in cases {
-        let path = place.path().join("model.safetensors");
+        let path = dir.path().join("model.safetensors");
         fs::write(&path, bytes).unwrap();
-        let said = Store::open(&path).unwrap_err().to_string();
-        assert!(said.contains(wanted) && said.contains("help: "), "{wanted}: {said}");
+        let error = Store::open(&path).unwrap_err().to_string();
+        assert!(error.contains(wanted) && error.contains("help: "), "{wanted}: {error}");
         // The same in the place of a shard.
-        let index = place.path().join("model.safetensors.index.json");
+        let index = dir.path().join("model.safetensors.index.json");
         fs::write(&index, r#"{"weight_map": {"a": "model.safetensors"}}"#).unwrap();
-        assert_eq!(Store::open(&index).unwrap_err().to_string(), said);
+        assert_eq!(Store::open(&index).unwrap_err().to_string(), error);
     }
 }
 
@@ -277,8 +278,8 @@ fn whatever_could_run_is_refused_by_name() {
         ("ctorch.storage\n_load_from_bytes\n", "torch.storage._load_from_bytes"),
         ("csubprocess\nPopen\n", "subprocess.Popen"),
     ] {
-        let said = replaced(b"ctorch._utils\n_rebuild_tensor_v2\n", name.as_bytes());
-        assert!(said.contains(shown) && said.contains("could run code"), "{said}");
+        let reason = replaced(b"ctorch._utils\n_rebuild_tensor_v2\n", name.as_bytes());
+        assert!(reason.contains(shown) && reason.contains("could run code"), "{reason}");
     }
     // By STACK_GLOBAL as well.
     let named = [text("os"), text("system"), vec![0x93]].concat();
@@ -288,8 +289,8 @@ fn whatever_could_run_is_refused_by_name() {
     for opcode in (0..=255u8).filter(|opcode| !known.contains(opcode)) {
         let wanted = format!("opcode 0x{opcode:02x}");
         for pickle in [vec![0x80, 2, opcode], [&good[..good.len() - 1], &[opcode, b'.']].concat()] {
-            let said = refused(&archive(&pickle, &[0; 24])).unwrap();
-            assert!(said.contains(&wanted), "{said}");
+            let reason = refused(&archive(&pickle, &[0; 24])).unwrap();
+            assert!(reason.contains(&wanted), "{reason}");
         }
     }
     // Known names, called with the wrong arguments.
@@ -307,12 +308,12 @@ fn whatever_could_run_is_refused_by_name() {
 #[test]
 fn an_archive_that_lies_is_refused() {
     let good = pickle("0", 6, 0, &[2, 3], &[3, 1]);
-    let with = |change: &dyn Fn(&mut Vec<Entry>)| {
+    let with = |change: &dyn Fn(&mut Vec<ForgedEntry>)| {
         let mut entries = vec![entry("data.pkl", &good), entry("data/0", &[0; 24])];
         change(&mut entries);
         refused(&zip(&entries)).unwrap_or_else(|| "it was read".to_owned())
     };
-    type Change<'a> = &'a dyn Fn(&mut Vec<Entry>);
+    type Change<'a> = &'a dyn Fn(&mut Vec<ForgedEntry>);
     let cases: [(Change<'_>, &str); 15] = [
         (&|e| e[1].method = 8, "is compressed (method 8)"),
         (&|e| e[1].local_size = Some(4), "differ in size"),
@@ -331,27 +332,27 @@ fn an_archive_that_lies_is_refused() {
         (&|e| drop(e.remove(1)), "it has no data/0"),
     ];
     for (i, (change, wanted)) in cases.into_iter().enumerate() {
-        let said = with(change);
-        assert!(said.contains(wanted), "case {i}, {wanted}: {said}");
+        let reason = with(change);
+        assert!(reason.contains(wanted), "case {i}, {wanted}: {reason}");
     }
     // Bytes that belong to no entry, an entry inside another, a directory with a wrong offset.
-    let whole = whole();
-    assert!(refused(&[b"MZ".as_slice(), &whole].concat()).is_some());
-    assert!(refused(&[&whole, b"x".as_slice()].concat()).is_some());
-    let end = whole.len() - 22;
+    let honest = honest_archive();
+    assert!(refused(&[b"MZ".as_slice(), &honest].concat()).is_some());
+    assert!(refused(&[&honest, b"x".as_slice()].concat()).is_some());
+    let end = honest.len() - 22;
     for (at, value) in [(16, 0u32), (16, u32::MAX - 1), (12, 0), (12, u32::MAX - 1)] {
-        let mut bytes = whole.clone();
+        let mut bytes = honest.clone();
         bytes[end + at..end + at + 4].copy_from_slice(&value.to_le_bytes());
         assert!(refused(&bytes).is_some(), "{at} {value}");
     }
-    let directory = u32::from_le_bytes(whole[end + 16..end + 20].try_into().unwrap()) as usize;
-    let mut overlapping = whole.clone();
+    let directory = u32::from_le_bytes(honest[end + 16..end + 20].try_into().unwrap()) as usize;
+    let mut overlapping = honest.clone();
     // The last entry's header gets the offset of the first one's.
     let last = overlapping[..end].windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     assert!(last > directory);
     overlapping[last + 42..last + 46].copy_from_slice(&0u32.to_le_bytes());
     assert!(refused(&overlapping).is_some());
-    let mut many = whole.clone();
+    let mut many = honest.clone();
     for at in [8, 10] {
         many[end + at..end + at + 2].copy_from_slice(&60_000u16.to_le_bytes());
     }
@@ -374,8 +375,8 @@ fn views_stay_inside_their_storage() {
         // Stride zero: one value many times.
         (6, 0, vec![1000], vec![0]),
     ] {
-        let said = refused(&archive(&pickle("0", count, offset, &shape, &strides), &[0; 24]));
-        assert!(said.is_some(), "{count} {offset} {shape:?} {strides:?}");
+        let reason = refused(&archive(&pickle("0", count, offset, &shape, &strides), &[0; 24]));
+        assert!(reason.is_some(), "{count} {offset} {shape:?} {strides:?}");
     }
     for key in ["../0", "", "00000000000000000000000", "a"] {
         assert!(refused(&archive(&pickle(key, 6, 0, &[2, 3], &[3, 1]), &[0; 24])).is_some());
@@ -390,8 +391,8 @@ fn a_pickle_that_grows_is_refused() {
         doubling.extend([b']', b'q', level, b'(', b'h', level - 1, b'h', level - 1, b'e']);
     }
     // Leave one object: the stack holds all lists, so only the last one is named.
-    let said = refused(&archive(&[&doubling[..], b"."].concat(), &[0; 24]));
-    assert!(said.is_some());
+    let reason = refused(&archive(&[&doubling[..], b"."].concat(), &[0; 24]));
+    assert!(reason.is_some());
     let wrapped =
         [vec![0x80, 2, b'}', b'q', 200], text("model"), b"}".to_vec(), text("x"), b"h".to_vec()]
             .concat();
@@ -449,16 +450,16 @@ proptest! {
         let mut bytes = match which {
             0 => fs::read(golden("lingua_mamba2_noconv")).unwrap(),
             1 => fs::read(golden("lingua_gdn2")).unwrap(),
-            _ => whole(),
+            _ => honest_archive(),
         };
-        for (place, value, how) in changes {
+        for (index, value, kind) in changes {
             let half = bytes.len().min(4096);
-            let at = match how {
-                0 => place.index(half),
-                1 => bytes.len() - 1 - place.index(half),
-                _ => place.index(bytes.len()),
+            let at = match kind {
+                0 => index.index(half),
+                1 => bytes.len() - 1 - index.index(half),
+                _ => index.index(bytes.len()),
             };
-            match how {
+            match kind {
                 0..=3 => bytes[at] = value,
                 4 => bytes.truncate(at.max(1)),
                 _ => bytes.insert(at, value),

@@ -8,14 +8,14 @@ use std::rc::Rc;
 use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{Imported, Request, identifier, read};
-use interop::node::{Node, Value};
+use interop::node::{Node, NodeValue};
 use interop::{training, yaml};
 use lab::experiment::{Experiment, LockedArch};
 use lab::recipe;
 
-type Row = BTreeMap<String, String>;
+type RecipeRow = BTreeMap<String, String>;
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<RecipeRow> {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
     let text = fs::read_to_string(path).unwrap();
@@ -30,51 +30,52 @@ fn rows() -> Vec<Row> {
 }
 
 /// The published file of a row: its keys from `steps` on, and the keys that the table omits.
-fn published(row: &Row) -> String {
+fn published(row: &RecipeRow) -> String {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/published/data/recipes.tsv");
     let text = fs::read_to_string(path).unwrap();
     let names: Vec<&str> = text.lines().next().unwrap().split('\t').collect();
     let keys = &names[names.iter().position(|name| *name == "steps").unwrap()..];
-    let text = |text: &str| Value::Text(text.to_owned());
+    let text = |text: &str| NodeValue::Text(text.to_owned());
     let mut root = Vec::new();
     for key in keys {
         let cell = row[*key].as_str();
         // `probe_freq: null` and `validation: null` are in every file; other empty cells are absent keys.
         let value = match (*key, cell) {
-            ("probe_freq" | "eval.validation", "") => Value::Null,
+            ("probe_freq" | "eval.validation", "") => NodeValue::Null,
             (_, "") => continue,
-            ("eval.harness.tasks", tasks) => Value::List(tasks.split(',').map(task).collect()),
-            (_, "True") => Value::Bool(true),
-            (_, "False") => Value::Bool(false),
-            (_, cell) if cell.parse::<f64>().is_ok() => Value::Number(cell.to_owned()),
+            ("eval.harness.tasks", tasks) => NodeValue::List(tasks.split(',').map(task).collect()),
+            (_, "True") => NodeValue::Bool(true),
+            (_, "False") => NodeValue::Bool(false),
+            (_, cell) if cell.parse::<f64>().is_ok() => NodeValue::Number(cell.to_owned()),
             (_, cell) => text(cell),
         };
         training::put(&mut root, key, value);
     }
     let source = row["data_source"].rsplit("::").next().unwrap();
-    let one = Node { value: Value::Number("1.0".to_owned()), line: 0 };
-    training::put(&mut root, "data.sources", Value::Map(vec![(source.to_owned(), one)]));
+    let one = Node { value: NodeValue::Number("1.0".to_owned()), line: 0 };
+    training::put(&mut root, "data.sources", NodeValue::Map(vec![(source.to_owned(), one)]));
     training::put(&mut root, "name", text("<placeholder>"));
     training::put(&mut root, "logging.wandb.entity", text("<placeholder>"));
-    yaml::write(&Value::Map(root))
+    yaml::write(&NodeValue::Map(root))
 }
 
 fn task(name: &str) -> Node {
     let mut entry = Vec::new();
     if ["boolq", "social_iqa", "lambada_openai"].contains(&name) {
-        training::put(&mut entry, "task", Value::Text(name.to_owned()));
-        training::put(&mut entry, "dataset_kwargs.trust_remote_code", Value::Bool(true));
+        training::put(&mut entry, "task", NodeValue::Text(name.to_owned()));
+        training::put(&mut entry, "dataset_kwargs.trust_remote_code", NodeValue::Bool(true));
     }
     if name == "lambada_openai" {
         let mut metric = Vec::new();
-        training::put(&mut metric, "metric", Value::Text("acc".to_owned()));
-        training::put(&mut metric, "aggregation", Value::Text("mean".to_owned()));
-        training::put(&mut metric, "higher_is_better", Value::Bool(true));
-        let metric = Node { value: Value::Map(metric), line: 0 };
-        training::put(&mut entry, "metric_list", Value::List(vec![metric]));
+        training::put(&mut metric, "metric", NodeValue::Text("acc".to_owned()));
+        training::put(&mut metric, "aggregation", NodeValue::Text("mean".to_owned()));
+        training::put(&mut metric, "higher_is_better", NodeValue::Bool(true));
+        let metric = Node { value: NodeValue::Map(metric), line: 0 };
+        training::put(&mut entry, "metric_list", NodeValue::List(vec![metric]));
     }
-    let value = if entry.is_empty() { Value::Text(name.to_owned()) } else { Value::Map(entry) };
+    let value =
+        if entry.is_empty() { NodeValue::Text(name.to_owned()) } else { NodeValue::Map(entry) };
     Node { value, line: 0 }
 }
 
@@ -83,10 +84,11 @@ fn experiment(name: &str, imported: &Imported) -> Experiment {
     let arch = Rc::new(LockedArch::new(&imported.compiled).unwrap());
     let mut sources = dsl::Sources::new();
     let file = sources.add("recipes/r.toml", &text);
-    let (recipe, found) = recipe::read(&sources, file);
-    let recipe = recipe.unwrap_or_else(|| panic!("{name}: {}", dsl::render(&sources, &found)));
-    let (mut experiments, found) = recipe.experiments(name, "", &|_| Some(Rc::clone(&arch)));
-    assert!(found.is_empty(), "{name}: {}", dsl::render(&sources, &found));
+    let (recipe, diagnostics) = recipe::read(&sources, file);
+    let recipe =
+        recipe.unwrap_or_else(|| panic!("{name}: {}", dsl::render(&sources, &diagnostics)));
+    let (mut experiments, diagnostics) = recipe.experiments(name, "", &|_| Some(Rc::clone(&arch)));
+    assert!(diagnostics.is_empty(), "{name}: {}", dsl::render(&sources, &diagnostics));
     experiments.remove(0)
 }
 
@@ -120,23 +122,23 @@ fn counts() -> BTreeMap<String, i64> {
 }
 
 #[test]
-fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
+fn the_64_recipes_are_equal_after_import_export_and_import() {
     let rows = rows();
     assert_eq!(rows.len(), 64);
     let counts = counts();
     for row in &rows {
         let name = &row["model"];
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("published.yaml");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("published.yaml");
         fs::write(&path, published(row)).unwrap();
         let devices = row["gpus_from_comment"].parse().unwrap();
         let first = import(&path, name, Some(devices));
         let before = experiment(name, &first);
-        let whole = |path: &str| before.value(path).unwrap().to_string();
-        assert_eq!(whole("batch.tokens_per_step"), row["tokens_per_step"], "{name}");
+        let field = |path: &str| before.value(path).unwrap().to_string();
+        assert_eq!(field("batch.tokens_per_step"), row["tokens_per_step"], "{name}");
         assert_eq!(before.budget.tokens.to_string(), row["tokens_total"], "{name}");
         assert_eq!(before.analysis.parameters, counts[name], "{name}");
-        let out = place.path().join("lingua");
+        let out = dir.path().join("lingua");
         export(&first, &before, To::Lingua, &out);
         for file in ["recipe.yaml", "default/params.json"] {
             // No --devices: the keys now give the number.
@@ -156,43 +158,43 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
             let text = fs::read_to_string(&path).unwrap();
             assert!(text.contains(&format!("train = \"{}\"", before.id())), "{name}");
         }
-        export(&first, &before, To::LinguaSlurm, &place.path().join("slurm"));
-        let script = fs::read_to_string(place.path().join("slurm/launch.sh")).unwrap();
+        export(&first, &before, To::LinguaSlurm, &dir.path().join("slurm"));
+        let script = fs::read_to_string(dir.path().join("slurm/launch.sh")).unwrap();
         assert!(script.contains(&format!("--nodes={}\n", devices / 8)), "{script}");
         assert!(script.contains(&format!("expected={devices}\n")), "{script}");
-        export(&first, &before, To::Card, &place.path().join("card"));
-        let card = fs::read_to_string(place.path().join("card/README.md")).unwrap();
+        export(&first, &before, To::Card, &dir.path().join("card"));
+        let card = fs::read_to_string(dir.path().join("card/README.md")).unwrap();
         assert!(card.contains("has no digest") && !card.contains("{{"), "{card}");
     }
 }
 
 #[test]
 fn a_recipe_that_does_not_say_its_devices_is_refused() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("r.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.yaml");
     let text = published(&rows()[0]);
     fs::write(&path, &text).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: None, weights: true })
+    let error = read(&Request { source: &path, name: None, devices: None, weights: true })
         .unwrap_err()
         .to_string();
-    assert!(said.contains("no key determines the tokens of a step"), "{said}");
-    assert!(said.contains("--devices 128"), "{said}");
+    assert!(error.contains("no key determines the tokens of a step"), "{error}");
+    assert!(error.contains("--devices 128"), "{error}");
     // The keys give the number, and the command line another one.
     fs::write(&path, format!("{text}\nx: 1\n")).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
+    let error = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
         .unwrap_err();
-    assert!(said.message.contains("`x` is 1, and this key is unknown"), "{said}");
+    assert!(error.message.contains("`x` is 1, and this key is unknown"), "{error}");
     fs::write(&path, text.replace("  tp_size: 1\n", "  tp_size: 1\n  dp_shard: 64\n")).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
+    let error = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
         .unwrap_err();
-    assert!(said.message.contains("there are 64 devices, and --devices is 128"), "{said}");
+    assert!(error.message.contains("there are 64 devices, and --devices is 128"), "{error}");
 }
 
 /// The trainer builds a Mamba2 like the published class; no key can change its epsilon.
 #[test]
 fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("r.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.yaml");
     let all = rows();
     let row = all.iter().find(|row| row["model"].starts_with("Mamba2Canon-1B")).unwrap();
     fs::write(&path, published(row)).unwrap();
@@ -216,17 +218,17 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             tokenizer: Err("No tokenizer is in this folder."),
             imported_text: None,
         };
-        let out = place.path().join("out");
-        let said = export::write(&request, &out).unwrap_err().to_string();
-        assert!(said.contains(wanted), "{said}");
+        let out = dir.path().join("out");
+        let error = export::write(&request, &out).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
         assert!(!out.exists());
     }
 }
 
 #[test]
 fn what_lingua_cannot_train_is_refused_by_its_field() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("r.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("r.yaml");
     fs::write(&path, published(&rows()[0])).unwrap();
     let imported = import(&path, "r", Some(128));
     let good = imported.recipe().unwrap();
@@ -256,11 +258,12 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
         let arch = Rc::new(LockedArch::new(&imported.compiled).unwrap());
         let mut sources = dsl::Sources::new();
         let file = sources.add("recipes/r.toml", &text);
-        let (recipe, found) = recipe::read(&sources, file);
-        let recipe = recipe.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-        let (experiments, found) = recipe.experiments("r", "", &|_| Some(Rc::clone(&arch)));
-        let experiment =
-            experiments.first().unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+        let (recipe, diagnostics) = recipe::read(&sources, file);
+        let recipe = recipe.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &diagnostics)));
+        let (experiments, diagnostics) = recipe.experiments("r", "", &|_| Some(Rc::clone(&arch)));
+        let experiment = experiments
+            .first()
+            .unwrap_or_else(|| panic!("{}", dsl::render(&sources, &diagnostics)));
         let request = export::Request {
             compiled: &imported.compiled,
             experiment: Some(experiment),
@@ -272,9 +275,9 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             tokenizer: Err("No tokenizer is in this folder."),
             imported_text: None,
         };
-        let out = place.path().join("out");
-        let said = export::write(&request, &out).unwrap_err().to_string();
-        assert!(said.contains(wanted), "{to}: {said}");
+        let out = dir.path().join("out");
+        let error = export::write(&request, &out).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{to}: {error}");
         assert!(!out.exists());
     }
 }

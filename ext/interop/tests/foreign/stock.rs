@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use interop::arch;
 use interop::import::{Imported, Request, read};
-use interop::source::Source;
+use interop::source::ArchWeights;
 use serde_json::{Value, json};
 use support::golden::folders;
 
@@ -31,8 +31,8 @@ fn changed(name: &str, changes: &Value) -> Result<Imported, String> {
             keys.insert(key.clone(), value.clone());
         }
     }
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("config.json");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.json");
     fs::write(&path, serde_json::to_string_pretty(&config).unwrap()).unwrap();
     import(&path, false)
 }
@@ -42,15 +42,15 @@ fn plain(text: &str) -> String {
     text.replace(',', " ").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn values(source: &Source, index: usize) -> Vec<f32> {
-    let mut found = Vec::new();
+fn values(source: &ArchWeights, index: usize) -> Vec<f32> {
+    let mut values = Vec::new();
     source
         .param(index, &mut |piece| {
-            found.extend_from_slice(piece);
+            values.extend_from_slice(piece);
             Ok(())
         })
         .unwrap();
-    found
+    values
 }
 
 /// The texts as a person reads them, one for each way of writing layers.
@@ -111,11 +111,10 @@ arch model {
     assert!(windows.contains("layers [model_global, 2 of model_local]"), "{windows}");
 }
 
-/// Every key that changes the computation, with a text that the arch then has.
-#[test]
-fn keys_are_expressed() {
-    let scaled = |place: &str| {
-        json!({"rope_scaling": "absent", "rope_theta": "absent", place: {
+/// A golden folder, changes to its configuration, and text that the arch then has.
+fn expressed() -> Vec<(&'static str, Value, &'static str)> {
+    let scaled = |map: &str| {
+        json!({"rope_scaling": "absent", "rope_theta": "absent", map: {
             "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 2.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 64
         }})
@@ -124,7 +123,7 @@ fn keys_are_expressed() {
     let types = |kinds: [&str; 2]| kinds.map(|kind| format!("{kind}_attention"));
     let mut listed = gated.clone();
     listed["layer_types"] = json!(types(["sliding", "full"]));
-    for (name, changes, wanted) in [
+    vec![
         ("llama31", scaled("rope_parameters"), "factor 8, original 64, low 2 }"),
         ("llama31", json!({}), "rope llama3_rotary { theta 5e5, factor 8, original 64 }"),
         ("llama_linear", json!({}), "rope interpolated_rotary { theta 10000, factor 2.5 }"),
@@ -163,9 +162,15 @@ fn keys_are_expressed() {
         ),
         ("olmo2", json!({"rms_norm_eps": "absent"}), "norm_eps 1e-5"),
         ("olmo2", json!({"rope_theta": "absent"}), "theta 10000"),
-    ] {
+    ]
+}
+
+/// Every key that changes the computation, with a text that the arch then has.
+#[test]
+fn keys_are_expressed() {
+    for (name, changes, wanted) in expressed() {
         let imported =
-            changed(name, &changes).unwrap_or_else(|why| panic!("{name} {changes}: {why}"));
+            changed(name, &changes).unwrap_or_else(|error| panic!("{name} {changes}: {error}"));
         let text = plain(&imported.text);
         assert!(text.contains(&plain(wanted)), "{name} {changes}: {text}");
     }
@@ -186,14 +191,12 @@ fn keys_are_expressed() {
     assert!(arch::model(&plain.compiled).is_ok());
 }
 
-#[test]
-fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
-    let scaled = |more: Value| {
-        let mut scaling = json!({"rope_type": "yarn", "factor": 4.0});
-        scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({ "rope_scaling": scaling })
-    };
-    for (name, changes, wanted) in [
+/// A golden folder, changes to its configuration, and text in the error.
+type RefusedKeys = (&'static str, Value, &'static str);
+
+/// Sizes, biases, activations and bounds that no arch can have.
+fn layers_refused() -> Vec<RefusedKeys> {
+    vec![
         (
             "mistral",
             json!({"attention_bias": true}),
@@ -211,9 +214,28 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
             json!({"use_bidirectional_attention": true}),
             "`use_bidirectional_attention` is true",
         ),
-        ("qwen3", json!({"partial_rotary_factor": 0.5}), "`partial_rotary_factor` is 0.5"),
         ("qwen3", json!({"attention_dropout": 0.1}), "`attention_dropout` is 0.1"),
         ("qwen3", json!({"num_experts": 8}), "`num_experts` is 8, and this key is unknown"),
+        ("qwen3", json!({"num_hidden_layers": 10_000_000}), "at most 10000 layers"),
+        (
+            "qwen3",
+            json!({"architectures": ["Qwen3ForSequenceClassification"]}),
+            "a `model_type` of qwen3",
+        ),
+        (
+            "gemma2",
+            json!({"canonc": {"score_scale": "default"}}),
+            "`query_pre_attn_scalar` is not the heads' width, 12",
+        ),
+        ("qwen3", json!({"num_attention_heads": 3}), "these sizes do not make an arch"),
+        ("qwen3", json!({"model_type": "qwen4"}), "mistral, qwen3, gemma2, olmo2"),
+    ]
+}
+
+/// RoPE that no arch can have.
+fn rope_refused() -> Vec<RefusedKeys> {
+    vec![
+        ("qwen3", json!({"partial_rotary_factor": 0.5}), "`partial_rotary_factor` is 0.5"),
         ("qwen3", json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2}}), "is \"dynamic\""),
         (
             "qwen3",
@@ -235,6 +257,25 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
             json!({"rope_parameters": {"rope_type": "default"}}),
             "and `rope_scaling` is there, too",
         ),
+        (
+            "llama31",
+            json!({"rope_scaling": {
+                "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1,
+                "original_max_position_embeddings": 64,
+            }}),
+            "it should be above `low_freq_factor`, 4",
+        ),
+    ]
+}
+
+/// Settings of YaRN that no arch can have.
+fn yarn_refused() -> Vec<RefusedKeys> {
+    let scaled = |more: Value| {
+        let mut scaling = json!({"rope_type": "yarn", "factor": 4.0});
+        scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({ "rope_scaling": scaling })
+    };
+    vec![
         ("llama_yarn", scaled(json!({"beta_fast": 16})), "`rope_scaling.beta_fast` is 16"),
         (
             "llama_yarn",
@@ -254,19 +295,17 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
         ),
         ("llama_yarn", json!({"rope_theta": 1.0}), "YaRN needs a `rope_theta` above 1"),
         (
-            "llama31",
-            json!({"rope_scaling": {
-                "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 1,
-                "original_max_position_embeddings": 64,
-            }}),
-            "it should be above `low_freq_factor`, 4",
-        ),
-        ("mistral", json!({"use_sliding_window": true}), "`use_sliding_window` is true"),
-        (
             "llama_yarn",
             scaled(json!({"finetuned": true})),
             "`rope_scaling.finetuned` is true, and this key is unknown",
         ),
+    ]
+}
+
+/// Windows that no arch can have.
+fn windows_refused() -> Vec<RefusedKeys> {
+    vec![
+        ("mistral", json!({"use_sliding_window": true}), "`use_sliding_window` is true"),
         (
             "llama31",
             json!({"sliding_window": 8}),
@@ -294,25 +333,19 @@ fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
             json!({"layer_types": ["linear_attention", "full_attention"]}),
             "\"linear_attention\"",
         ),
-        ("qwen3", json!({"num_hidden_layers": 10_000_000}), "at most 10000 layers"),
-        (
-            "qwen3",
-            json!({"architectures": ["Qwen3ForSequenceClassification"]}),
-            "a `model_type` of qwen3",
-        ),
-        (
-            "gemma2",
-            json!({"canonc": {"score_scale": "default"}}),
-            "`query_pre_attn_scalar` is not the heads' width, 12",
-        ),
-        ("qwen3", json!({"num_attention_heads": 3}), "these sizes do not make an arch"),
-        ("qwen3", json!({"model_type": "qwen4"}), "mistral, qwen3, gemma2, olmo2"),
-    ] {
-        let said = changed(name, &changes).expect_err(&format!("{name} {changes}"));
-        assert!(said.contains(wanted), "{name} {changes}: {said}");
+    ]
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused_with_its_value_and_line() {
+    for (name, changes, wanted) in
+        [layers_refused(), rope_refused(), yarn_refused(), windows_refused()].into_iter().flatten()
+    {
+        let error = changed(name, &changes).expect_err(&format!("{name} {changes}"));
+        assert!(error.contains(wanted), "{name} {changes}: {error}");
         let key = changes.as_object().unwrap().keys().next().unwrap();
-        let known = said.contains("config.json:") || said.contains("config.json: ");
-        assert!(known && said.contains("help: "), "{key}: {said}");
+        let known = error.contains("config.json:") || error.contains("config.json: ");
+        assert!(known && error.contains("help: "), "{key}: {error}");
     }
 }
 
@@ -346,7 +379,7 @@ fn keys_that_change_nothing_are_left_out_by_name() {
             "rope_scaling.beta_fast",
         ),
     ] {
-        let imported = changed(name, &changes).unwrap_or_else(|said| panic!("{changes}: {said}"));
+        let imported = changed(name, &changes).unwrap_or_else(|error| panic!("{changes}: {error}"));
         let listed = imported.left_out.iter().any(|left| left.name == key);
         assert!(listed, "{name} {changes}: {:?}", imported.left_out);
         let plain = changed(name, &json!({})).unwrap();
@@ -377,36 +410,36 @@ fn absent_settings_of_yarn_are_those_of_the_class() {
 #[test]
 fn weights_follow_their_configuration() {
     for name in &folders("stock") {
-        let place = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for entry in fs::read_dir(golden(name)).unwrap() {
             let path = entry.unwrap().path();
-            fs::write(place.path().join(path.file_name().unwrap()), fs::read(&path).unwrap())
+            fs::write(dir.path().join(path.file_name().unwrap()), fs::read(&path).unwrap())
                 .unwrap();
         }
-        let imported = import(place.path(), true).unwrap();
-        let direct = Source::open(&imported.compiled, place.path()).unwrap();
+        let imported = import(dir.path(), true).unwrap();
+        let direct = ArchWeights::open(&imported.compiled, dir.path()).unwrap();
         let source = imported.weights.as_ref().unwrap();
         for index in 0..imported.params().len() {
             assert_eq!(values(source, index), values(&direct, index), "{name}");
         }
         // The same weights, but the arch is another one.
-        let config = place.path().join("config.json");
+        let config = dir.path().join("config.json");
         let text = fs::read_to_string(&config).unwrap();
         let theta = "\"rope_theta\": ";
         fs::write(&config, text.replace(theta, &format!("{theta}2"))).unwrap();
-        let said = Source::open(&imported.compiled, place.path()).unwrap_err().to_string();
-        assert!(said.contains("config.json") && said.contains("rope.theta"), "{said}");
+        let error = ArchWeights::open(&imported.compiled, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("config.json") && error.contains("rope.theta"), "{error}");
         // The same arch, but the tensors are others.
         fs::write(&config, text.replace("\"intermediate_size\": 40", "\"intermediate_size\": 48"))
             .unwrap();
-        let said = import(place.path(), true).unwrap_err();
+        let error = import(dir.path(), true).unwrap_err();
         assert!(
-            said.contains("mlp.up_proj.weight is [40, 32], but the configuration needs [48, 32]"),
-            "{said}"
+            error.contains("mlp.up_proj.weight is [40, 32], but the configuration needs [48, 32]"),
+            "{error}"
         );
         fs::remove_file(&config).unwrap();
-        let said = Source::open(&imported.compiled, place.path()).unwrap_err().to_string();
-        assert!(said.contains("config.json"), "{said}");
+        let error = ArchWeights::open(&imported.compiled, dir.path()).unwrap_err().to_string();
+        assert!(error.contains("config.json"), "{error}");
     }
 }
 
@@ -432,16 +465,16 @@ fn weights_of_gemmas_norms_are_changed_and_the_origins_say_so() {
         changed += 1;
     }
     assert_eq!(changed, 4);
-    let place = tempfile::tempdir().unwrap();
-    imported.write(&place.path().join("out")).unwrap();
-    let origins = fs::read_to_string(place.path().join("out/import.toml")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    imported.write(&dir.path().join("out")).unwrap();
+    let origins = fs::read_to_string(dir.path().join("out/import.toml")).unwrap();
     assert_eq!(origins.matches("[[changed]]").count(), 4 * 4 + 1, "{origins}");
     assert!(
         origins.contains("name = \"model.norm.weight\"\nhow = \"1 + weight, computed in f32"),
         "{origins}"
     );
     let plain = import(&golden("olmo2"), true).unwrap();
-    plain.write(&place.path().join("plain")).unwrap();
-    let origins = fs::read_to_string(place.path().join("plain/import.toml")).unwrap();
+    plain.write(&dir.path().join("plain")).unwrap();
+    let origins = fs::read_to_string(dir.path().join("plain/import.toml")).unwrap();
     assert!(!origins.contains("[[changed]]"), "{origins}");
 }

@@ -9,7 +9,7 @@ use compiler::program::{Compiled, Program, Std};
 use interop::dtype::Dtype;
 use interop::export::{self, To};
 use interop::import::{self, Imported};
-use interop::source::Source;
+use interop::source::ArchWeights;
 use interop::store::{Planned, Store, write_safetensors};
 use serde_json::Value;
 use support::golden::folders;
@@ -44,8 +44,8 @@ fn export(compiled: &Compiled, weights: &Path, dtype: Dtype, out: &Path) -> Vec<
 
 fn compiled(text: &str, name: &str) -> Compiled {
     let program = Program::new([("a.canon".to_owned(), text.to_owned())], Std::Embedded);
-    let (compiled, found) = program.compile("a.canon", name);
-    compiled.unwrap_or_else(|| panic!("{name}: {}", program.render(&found)))
+    let (compiled, diagnostics) = program.compile("a.canon", name);
+    compiled.unwrap_or_else(|| panic!("{name}: {}", program.render(&diagnostics)))
 }
 
 /// Weights of any arch: other values in each place, none of which bf16 rounds, all between 1/2 and 2.
@@ -63,16 +63,16 @@ fn weights(compiled: &Compiled, path: &Path) {
     .unwrap();
 }
 
-fn values(source: &Source, count: usize) -> Vec<Vec<u32>> {
+fn values(source: &ArchWeights, count: usize) -> Vec<Vec<u32>> {
     let each = (0..count).map(|index| {
-        let mut found = Vec::new();
+        let mut bits = Vec::new();
         source
             .param(index, &mut |piece| {
-                found.extend(piece.iter().map(|value| value.to_bits()));
+                bits.extend(piece.iter().map(|value| value.to_bits()));
                 Ok(())
             })
             .unwrap();
-        found
+        bits
     });
     each.collect()
 }
@@ -100,25 +100,25 @@ fn tensors(folder: &Path) -> BTreeMap<String, (Vec<i64>, Vec<u32>)> {
 
 /// Exports an arch and reads the folder back: the class, and whether it has code of its own.
 fn round_trip(compiled: &Compiled) -> (String, bool) {
-    let place = tempfile::tempdir().unwrap();
-    let (file, out) = (place.path().join("w.safetensors"), place.path().join("out"));
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("w.safetensors"), dir.path().join("out"));
     weights(compiled, &file);
     let files = export(compiled, &file, Dtype::F32, &out);
     let keys = config(&out);
     let class = keys["architectures"][0].as_str().unwrap().to_owned();
-    let own = files.iter().any(|name| name == "modeling_canonc.py");
-    assert_eq!(own, class == "CanoncForCausalLM", "{files:?}");
+    let own_code = files.iter().any(|name| name == "modeling_canonc.py");
+    assert_eq!(own_code, class == "CanoncForCausalLM", "{files:?}");
     let params = compiled.graph.params().len();
-    let ours = values(&Source::open(compiled, &file).unwrap(), params);
-    let direct = Source::open(compiled, &out).unwrap();
+    let ours = values(&ArchWeights::open(compiled, &file).unwrap(), params);
+    let direct = ArchWeights::open(compiled, &out).unwrap();
     assert_eq!(values(&direct, params), ours, "{}", compiled.name);
-    if !own {
+    if !own_code {
         let again = import(&out);
         assert_eq!(again.compiled.identity.graph, compiled.identity.graph, "{}", again.text);
         assert_eq!(again.compiled.identity.manifest, compiled.identity.manifest, "{}", again.text);
         assert_eq!(values(again.weights.as_ref().unwrap(), params), ours, "{}", compiled.name);
     }
-    (class, own)
+    (class, own_code)
 }
 
 /// Tensors are equal, and keys mean the same: the arch of both is the same text, and numbers that both have are equal.
@@ -126,8 +126,8 @@ fn round_trip(compiled: &Compiled) -> (String, bool) {
 fn imported_models_go_out_to_their_class_and_come_back() {
     for name in &folders("stock") {
         let first = import(&golden(name));
-        let place = tempfile::tempdir().unwrap();
-        let out = place.path().join("out");
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
         let mut files = export(&first.compiled, &golden(name), Dtype::Bf16, &out);
         files.sort();
         let wanted = ["README.md", "config.json", "generation_config.json", "model.safetensors"];
@@ -141,12 +141,12 @@ fn imported_models_go_out_to_their_class_and_come_back() {
             let mark = key.ends_with("_token_id") || about.contains(&key.as_str());
             let Some(other) = theirs.get(key).filter(|_| !mark) else { continue };
             if key == "rope_scaling" && !value.is_null() {
-                let has = |of: &Value| {
-                    let numbers = of.as_object().unwrap().iter();
+                let numbers_in = |settings: &Value| {
+                    let numbers = settings.as_object().unwrap().iter();
                     let numbers = numbers.filter_map(|(key, n)| Some((key.clone(), n.as_f64()?)));
                     numbers.collect::<BTreeMap<_, _>>()
                 };
-                assert_eq!(has(value), has(other), "{name}");
+                assert_eq!(numbers_in(value), numbers_in(other), "{name}");
             } else {
                 let equal = value == other || value.is_number() && value.as_f64() == other.as_f64();
                 // Of Qwen's windows, the first layer is read only if there are any.
@@ -186,8 +186,8 @@ fn committed_archs_go_out_to_their_class() {
         assert_eq!(round_trip(&compiled(&text, name)), (class.to_owned(), false));
         let canon = name.replace("_demo", "canon_demo");
         if text.contains(&canon) {
-            let (class, own) = round_trip(&compiled(&text, &canon));
-            assert!(own, "{canon} is {class}");
+            let (class, own_code) = round_trip(&compiled(&text, &canon));
+            assert!(own_code, "{canon} is {class}");
         }
     }
 }
@@ -276,32 +276,32 @@ arch olmo_plain = olmo with { mixer.qk_norm false }
 
 #[test]
 fn the_graph_decides_which_class_an_arch_is() {
-    let own = "CanoncForCausalLM";
+    let own_class = "CanoncForCausalLM";
     for (name, class) in [
         ("mistral", "MistralForCausalLM"),
         ("mistral_paired", "MistralForCausalLM"),
         ("mistral_wide", "MistralForCausalLM"),
         ("mistral_gelu", "MistralForCausalLM"),
         ("whole_past_gelu", "MistralForCausalLM"),
-        ("one_window", own),
-        ("two_windows", own),
-        ("part_turned", own),
-        ("no_positions", own),
-        ("joint_norm", own),
-        ("filled", own),
+        ("one_window", own_class),
+        ("two_windows", own_class),
+        ("part_turned", own_class),
+        ("no_positions", own_class),
+        ("joint_norm", own_class),
+        ("filled", own_class),
         ("options", "LlamaForCausalLM"),
         ("qwen", "Qwen3ForCausalLM"),
         ("qwen_paired", "Qwen3ForCausalLM"),
         ("qwen_upper", "Qwen3ForCausalLM"),
-        ("qwen_lower", own),
+        ("qwen_lower", own_class),
         ("qwen_all", "Qwen3ForCausalLM"),
-        ("qwen_bounded", own),
-        ("qwen_scaled", own),
+        ("qwen_bounded", own_class),
+        ("qwen_scaled", own_class),
         ("qwen_yarn", "Qwen3ForCausalLM"),
         ("biased", "LlamaForCausalLM"),
-        ("biased_window", own),
+        ("biased_window", own_class),
         ("biased_gelu", "LlamaForCausalLM"),
-        ("sinks", own),
+        ("sinks", own_class),
         ("llama3", "LlamaForCausalLM"),
         ("llama3_paired", "LlamaForCausalLM"),
         ("linear", "LlamaForCausalLM"),
@@ -309,19 +309,19 @@ fn the_graph_decides_which_class_an_arch_is() {
         ("gemma", "Gemma2ForCausalLM"),
         ("gemma_own_scale", "Gemma2ForCausalLM"),
         ("gemma_same_scale", "Gemma2ForCausalLM"),
-        ("gemma_odd_scale", own),
+        ("gemma_odd_scale", own_class),
         ("gemma_uncapped", "Gemma2ForCausalLM"),
         ("gemma_untied", "Gemma2ForCausalLM"),
         ("gemma_silu", "Gemma2ForCausalLM"),
-        ("gemma_two_caps", own),
-        ("gemma_late", own),
-        ("gemma_plain_embedding", own),
+        ("gemma_two_caps", own_class),
+        ("gemma_late", own_class),
+        ("gemma_plain_embedding", own_class),
         ("olmo", "Olmo2ForCausalLM"),
-        ("olmo_window", own),
-        ("olmo_plain", own),
+        ("olmo_window", own_class),
+        ("olmo_plain", own_class),
     ] {
-        let (found, _) = round_trip(&compiled(FORMS, name));
-        assert_eq!(found, class, "{name}");
+        let (written, _) = round_trip(&compiled(FORMS, name));
+        assert_eq!(written, class, "{name}");
     }
 }
 
@@ -360,10 +360,10 @@ arch mine {
 /// Norms of Gemma 2 are stored less 1. Values that f32 cannot give back that way are off by its last place at 1.
 #[test]
 fn norms_of_gemma_are_exact_from_one_half_on() {
-    let place = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let compiled = compiled(FORMS, "gemma");
     let params = compiled.graph.params();
-    let file = place.path().join("w.safetensors");
+    let file = dir.path().join("w.safetensors");
     let planned: Vec<Planned> = params
         .iter()
         .map(|param| Planned { name: param.path.clone(), shape: param.shape.clone() })
@@ -374,8 +374,8 @@ fn norms_of_gemma_are_exact_from_one_half_on() {
         put(&(0..count).map(value).collect::<Vec<f32>>())
     })
     .unwrap();
-    export(&compiled, &file, Dtype::F32, &place.path().join("out"));
-    let again = import(&place.path().join("out"));
+    export(&compiled, &file, Dtype::F32, &dir.path().join("out"));
+    let again = import(&dir.path().join("out"));
     for (param, bits) in params.iter().zip(values(again.weights.as_ref().unwrap(), params.len())) {
         for (n, bits) in bits.into_iter().enumerate() {
             let (was, is) = (value(n as i64), f32::from_bits(bits));
@@ -389,6 +389,6 @@ fn norms_of_gemma_are_exact_from_one_half_on() {
         }
     }
     // The names of other programs need the configuration beside them, since they mean 1 + weight only there.
-    fs::remove_file(place.path().join("out/config.json")).unwrap();
-    assert!(Source::open(&compiled, &place.path().join("out")).is_err());
+    fs::remove_file(dir.path().join("out/config.json")).unwrap();
+    assert!(ArchWeights::open(&compiled, &dir.path().join("out")).is_err());
 }

@@ -60,7 +60,7 @@ fn yaml_is_plain_keys_and_values() {
             ("name", "x: y", 6)
         ]
     );
-    for (text, line, why) in [
+    for (text, line, part) in [
         ("a: 1\nb: &x 2\n", 2, "an anchor"),
         ("a: 1\nb: *x\n", 2, ""),
         ("a: &x {k: 1}\nb: *x\n", 1, "an anchor"),
@@ -81,8 +81,8 @@ fn yaml_is_plain_keys_and_values() {
         ("", 1, "it is empty"),
     ] {
         let error = read(text).expect_err(text);
-        assert!(error.message.contains(why), "{text:?}: {}", error.message);
-        if !why.is_empty() && why != "it is empty" {
+        assert!(error.message.contains(part), "{text:?}: {}", error.message);
+        if !part.is_empty() && part != "it is empty" {
             assert_eq!(error.place, Some(format!("r.yaml:{line}")), "{text:?}: {}", error.message);
         }
     }

@@ -12,7 +12,7 @@ use interop::described::Described;
 use interop::lay::{self, Target};
 use interop::model::RopeLayout;
 use interop::names::GatedNorm;
-use interop::source::Source;
+use interop::source::ArchWeights;
 use runtime::execute::{Machine, Moments};
 use runtime::weights::{Weights, file};
 use serde_json::Value;
@@ -98,7 +98,7 @@ impl GoldenCase {
             Some("huggingface") => RopeLayout::Half,
             _ => RopeLayout::Interleaved,
         };
-        let source = Source::open_as(compiled, &path, Some(rows))
+        let source = ArchWeights::open_as(compiled, &path, Some(rows))
             .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
         assert!(!source.is_turned(), "{}", self.name());
         Weights::read(&compiled.graph, &source, machine.device, machine.kind).unwrap()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::plan::{Loss, Options};
 use interop::import::{Request, read};
-use interop::source::Source;
+use interop::source::ArchWeights;
 use runtime::execute::Machine;
 use runtime::forward;
 use runtime::weights::Weights;
@@ -39,7 +39,8 @@ fn imported_models_give_the_logits_of_their_classes() {
         };
         let compiled = &imported.compiled;
         let logits = |path: &Path, machine: Machine| {
-            let source = Source::open(compiled, path).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let source =
+                ArchWeights::open(compiled, path).unwrap_or_else(|e| panic!("{name}: {e}"));
             let graph = &compiled.graph;
             let weights = Weights::read(graph, &source, machine.device, machine.kind).unwrap();
             let request = forward::Request {

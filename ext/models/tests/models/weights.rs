@@ -6,7 +6,7 @@ use std::path::Path;
 use compiler::number::InitRule;
 use compiler::program::Compiled;
 use dsl::Problem;
-use interop::source::Source;
+use interop::source::ArchWeights;
 use records::init;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
@@ -45,7 +45,7 @@ fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Wei
 }
 
 fn load(compiled: &Compiled, path: &Path) -> Result<Weights, Problem> {
-    let source = Source::open(compiled, path)?;
+    let source = ArchWeights::open(compiled, path)?;
     Weights::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
 }
 
@@ -362,7 +362,7 @@ fn loading_holds_the_parameters_and_a_piece_of_the_file() {
     weights.save(&path).unwrap();
     let piece = interop::store::PIECE as usize;
     assert!(weights.tensors.iter().any(|tensor| tensor.numel() > piece), "no test of pieces");
-    let source = Source::open(&compiled, &path).unwrap();
+    let source = ArchWeights::open(&compiled, &path).unwrap();
     for (index, tensor) in weights.tensors.iter().enumerate() {
         let mut total = 0;
         source
