@@ -315,11 +315,11 @@ fn comparison_files_that_are_wrong() {
         dsl::render(&sources, &found)
     };
     assert_eq!(read(GOOD), "");
-    assert_eq!(recipe::source(GOOD), recipe::Source::Comparison);
+    assert_eq!(recipe::file_kind(GOOD), recipe::FileKind::Comparison);
     // Archs of one recipe.
     let archs = GOOD.replace("base = \"a\"\n", "base = \"a\"\nrecipe = \"depo.toml\"\n");
     assert_eq!(read(&archs.replace("b.toml", "../arch/all.canon#b")), "");
-    assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
+    assert_eq!(recipe::file_kind(DEPO), recipe::FileKind::Recipe);
     let mut snapshots: Vec<(String, String)> = Vec::new();
     for (name, from, to) in [
         ("an arm's point is not a name", "b = \"b.toml\"", "b = \"b.toml#a/b\""),
