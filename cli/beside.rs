@@ -9,7 +9,7 @@ use lab::comparison::{Comparison, Stop};
 use lab::experiment::Experiment;
 use lab::lock::Lock;
 use records::run::Paths;
-use records::verify::{Report, Subject};
+use records::verify::{Subject, VerifyReport};
 
 use crate::claims;
 use crate::fail::{Failure, shown};
@@ -291,9 +291,9 @@ pub fn runs_of(folder: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// What is wrong with a comparison's folder as a whole; `None` for any other folder.
-pub fn report(folder: &Path) -> Option<Report> {
+pub fn report(folder: &Path) -> Option<VerifyReport> {
     let of = Folder::at(folder)?;
-    let mut report = Report::default();
+    let mut report = VerifyReport::default();
     report.broken.extend(of.missing());
     report.broken.extend(of.files());
     if report.broken.is_empty() {

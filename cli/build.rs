@@ -7,7 +7,7 @@ use std::path::Path;
 use compiler::program::Compiled;
 use lab::experiment::Experiment;
 use lab::lock::{self, ArchLock, Lock};
-use lab::recipe::{self, Source};
+use lab::recipe::{self, FileKind};
 use records::run::Paths;
 
 use crate::archs::{self, Archs};
@@ -24,12 +24,12 @@ pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
         Some("canon") => archs(file),
         Some("toml") => {
             let (sources, id) = known::toml(file)?;
-            match recipe::source(sources.text(id)) {
-                Source::Recipe => {
+            match recipe::file_kind(sources.text(id)) {
+                FileKind::Recipe => {
                     let made = known.recipe(file, None)?;
                     Ok(made.iter().cloned().map(Lock::Experiment).collect())
                 }
-                Source::Comparison => known.comparisons(&sources, id),
+                FileKind::Comparison => known.comparisons(&sources, id),
             }
         }
         Some("lock") => Err(Failure::bad_input(format!("`{}` is already a lock", shown(file)))
@@ -154,7 +154,7 @@ fn source_state(path: &Path, lock: &Lock) -> SourceState {
     }
     // The experiments of a comparison have the locks that `canonc compare` wrote, which has asked already.
     let text = disk::read_text(source, disk::TEXT).unwrap_or_default();
-    if matches!((recipe::source(&text), lock), (Source::Comparison, Lock::Experiment(_))) {
+    if matches!((recipe::file_kind(&text), lock), (FileKind::Comparison, Lock::Experiment(_))) {
         return SourceState::Gone;
     }
     let Ok(locks) = output::silently(|| built(&mut Known::default(), source)) else {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use lab::comparison::{Comparison, Role, Run};
+use lab::comparison::{Comparison, ComparisonRun, Role};
 use lab::experiment::Experiment;
 use lab::field::TABLE;
 use lab::verdict;
@@ -23,7 +23,7 @@ use crate::workspace::LOCKFILES;
 /// The curves of every run, by arm and point of the grid.
 pub fn compared(
     comparison: &Comparison,
-    runs: &[&Run],
+    runs: &[&ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<compare::Comparison, Failure> {
@@ -34,7 +34,7 @@ pub fn compared(
         let place = finished.folder(folder, &run.experiment)?;
         let mut curves = compare::read(&place, &run.experiment)?;
         curves.timed_in(&place, folder);
-        let read = compare::Run { seed: run.seed, curves, shown: None };
+        let read = compare::ArmRun { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
         }
@@ -54,7 +54,7 @@ pub fn compared(
 
 /// Refuses two runs if their locks read the same data in the same batches but their logs have different batches at a
 /// step.
-pub fn same_data(runs: &[&Run], compared: &compare::Comparison) -> Result<(), Failure> {
+pub fn same_data(runs: &[&ComparisonRun], compared: &compare::Comparison) -> Result<(), Failure> {
     let mut data: BTreeMap<String, (&str, &[Digest])> = BTreeMap::new();
     for run in runs {
         let (name, arm) = (run.experiment.name.as_str(), arm_of(run));
@@ -99,7 +99,7 @@ fn reads(experiment: &Experiment) -> String {
 }
 
 /// The name of a run's arm in tables.
-pub fn arm_of(run: &Run) -> String {
+pub fn arm_of(run: &ComparisonRun) -> String {
     match run.role {
         Role::Base | Role::Treatment => run.arm.clone(),
         Role::Replicate => format!("{} replicate", run.arm),
@@ -108,7 +108,7 @@ pub fn arm_of(run: &Run) -> String {
 
 /// The folders of these runs.
 pub fn run_folders(
-    runs: &[&Run],
+    runs: &[&ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -116,7 +116,7 @@ pub fn run_folders(
 }
 
 /// A run's point in the grid: `optimizer.lr 0.003`.
-fn point(comparison: &Comparison, run: &Run) -> String {
+fn point(comparison: &Comparison, run: &ComparisonRun) -> String {
     let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
     let values =
         paths.filter_map(|path| Some(format!("{path} {}", run.experiment.value(path)?.plain())));
@@ -169,7 +169,7 @@ pub fn other_records(
 pub fn page(
     locked: &Comparison,
     facts: Facts,
-    runs: &[&lab::comparison::Run],
+    runs: &[&lab::comparison::ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<String, Failure> {
@@ -181,7 +181,7 @@ pub fn page(
 pub fn part(
     locked: &Comparison,
     facts: Facts,
-    due: &[&lab::comparison::Run],
+    due: &[&lab::comparison::ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<Part, Failure> {
@@ -189,7 +189,7 @@ pub fn part(
     for run in due {
         let place = finished.folder(folder, &run.experiment)?;
         let logged = page::read(&place, &run.experiment);
-        runs.push(page::Run {
+        runs.push(page::PageRun {
             name: run.experiment.name.clone(),
             arm: arm_of(run),
             role: Some(run.role),

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::comparison::{Comparison, Run, Stop};
+use lab::comparison::{Comparison, ComparisonRun, Stop};
 use records::run::Paths;
 use report::compare::{self, ArmLook};
 use report::statistics::Confidence;
@@ -65,14 +65,15 @@ pub fn due<'c>(
     comparison: &'c Comparison,
     folder: &Path,
     finished: &FinishedRuns,
-) -> Result<(Vec<&'c Run>, Vec<ArmLook>), Failure> {
+) -> Result<(Vec<&'c ComparisonRun>, Vec<ArmLook>), Failure> {
     let all = comparison.run_order();
     let Stop::Sequential { max_seeds } = comparison.analysis.stop else {
         return Ok((all, Vec::new()));
     };
     let mut looks = Vec::new();
     for seeds in 1..=max_seeds {
-        let so_far: Vec<&Run> = all.iter().copied().filter(|run| run.seed < seeds).collect();
+        let so_far: Vec<&ComparisonRun> =
+            all.iter().copied().filter(|run| run.seed < seeds).collect();
         for run in &so_far {
             let place = finished.folder(folder, &run.experiment)?;
             if !Paths::new(&place).attestation().exists() {
@@ -92,8 +93,12 @@ pub fn due<'c>(
 }
 
 /// Runs in the order of the lock, which tables and pages use.
-pub fn in_lock_order<'c>(comparison: &'c Comparison, runs: &[&Run]) -> Vec<&'c Run> {
-    let is_there = |run: &&Run| runs.iter().any(|r| r.experiment.name == run.experiment.name);
+pub fn in_lock_order<'c>(
+    comparison: &'c Comparison,
+    runs: &[&ComparisonRun],
+) -> Vec<&'c ComparisonRun> {
+    let is_there =
+        |run: &&ComparisonRun| runs.iter().any(|r| r.experiment.name == run.experiment.name);
     comparison.runs().into_iter().filter(is_there).collect()
 }
 
@@ -171,7 +176,11 @@ struct Reported {
 }
 
 /// Records that the results of these runs were shown under this lock, so that seeds added later are marked.
-pub fn reported(comparison: &Comparison, folder: &Path, runs: &[&Run]) -> Result<(), Failure> {
+pub fn reported(
+    comparison: &Comparison,
+    folder: &Path,
+    runs: &[&ComparisonRun],
+) -> Result<(), Failure> {
     let path = folder.join(compare::REPORTED);
     let (own, mut lines) = recorded(comparison, &path)?;
     if !own.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use lab::comparison::{Comparison, Role, Run};
+use lab::comparison::{Comparison, ComparisonRun, Role};
 use records::run::Paths;
 use report::compare;
 use report::statistics::plan::Wanted;
@@ -116,7 +116,7 @@ fn finished(dir: &Path, comparison: &Comparison, metric: &str) -> Result<Vec<Bas
     out::folder(dir)?;
     let folder = out::named(dir, &comparison.name, "")?;
     let finished = FinishedRuns::under(dir);
-    let mut runs: Vec<&Run> = Vec::new();
+    let mut runs: Vec<&ComparisonRun> = Vec::new();
     for run in comparison.runs() {
         let run_folder = finished.folder(&folder, &run.experiment)?;
         if run.role != Role::Treatment && Paths::new(&run_folder).attestation().exists() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use disk::json_lines;
-use lab::comparison::Run;
+use lab::comparison::ComparisonRun;
 use lab::experiment::{DataSource, Experiment};
 use records::overlap::{Overlap, Share, overlap_of_tokens, windows_of};
 use report::compare::{self, Counted, RunOverlap};
@@ -48,7 +48,7 @@ pub fn in_training(experiment: &Experiment) -> InTraining {
 
 /// Counts for every run, and gives each its own; equal windows are counted once. Stores the counts if `keep` is set.
 pub fn count(
-    runs: &[&Run],
+    runs: &[&ComparisonRun],
     compared: &mut compare::Comparison,
     folder: &Path,
     keep: bool,

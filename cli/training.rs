@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use lab::comparison::Run;
+use lab::comparison::ComparisonRun;
 use lab::lock::{self, Lock};
 use records::run::{Paths, append_line};
 use records::verify::holds;
@@ -50,7 +50,7 @@ struct MissingRun<'a> {
 
 impl Trainer<'_> {
     /// Runs each lock to its end, and stops at the first that fails.
-    pub fn train_all(self, runs: &[&Run], of: usize) -> Outcome {
+    pub fn train_all(self, runs: &[&ComparisonRun], of: usize) -> Outcome {
         let before = of - runs.len();
         let runs: Vec<MissingRun<'_>> =
             runs.iter().map(|run| self.due(run)).collect::<Result<_, Failure>>()?;
@@ -95,11 +95,14 @@ impl Trainer<'_> {
     }
 
     /// Runs one of the comparison's locks to its end, in its own process.
-    pub fn train(self, run: &Run) -> Outcome {
+    pub fn train(self, run: &ComparisonRun) -> Outcome {
         self.one(&self.due(run)?)
     }
 
-    fn due<'r>(self, Run { experiment, .. }: &'r Run) -> Result<MissingRun<'r>, Failure> {
+    fn due<'r>(
+        self,
+        ComparisonRun { experiment, .. }: &'r ComparisonRun,
+    ) -> Result<MissingRun<'r>, Failure> {
         let ranks = experiment.platform.devices.filter(|devices| *devices > 1);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(devices) = ranks.filter(|devices| *devices as usize > cores) {

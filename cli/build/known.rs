@@ -11,7 +11,7 @@ use lab::comparison::NoComparison;
 use lab::experiment::{Experiment, LockedArch};
 use lab::lock::Lock;
 use lab::recipe::choose::{self, NoChoice};
-use lab::recipe::comparison::{ArmFile, Row};
+use lab::recipe::comparison::{ArmFile, ComparisonRow};
 use lab::recipe::{self, ArchRef};
 use lab::verdict;
 
@@ -130,13 +130,13 @@ impl Known {
         let stem = stem(Path::new(source))?;
         let mut made = Vec::new();
         let mut worst = None;
-        for Row { name: row, arms } in &read.rows {
+        for ComparisonRow { name: row, arms } in &read.rows {
             let name = row.as_deref().unwrap_or(&stem);
             let of = row.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
             let arms = arms.iter().map(|arm| {
                 let at = match row {
-                    Some(row) => read.place(&format!("sweep.{row}")),
-                    None => read.place(&format!("arms.{}", arm.name)),
+                    Some(row) => read.span_of(&format!("sweep.{row}")),
+                    None => read.span_of(&format!("arms.{}", arm.name)),
                 };
                 self.arm(arm).map_err(|failure| match failure.message {
                     Some(message) => {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ArgMatches, Args, ValueEnum};
-use lab::comparison::{Comparison, Run};
+use lab::comparison::{Comparison, ComparisonRun};
 use lab::experiment::{DataSource, Evaluation, Experiment};
 use lab::field::FieldValue;
 use lab::lock::Lock;
@@ -397,7 +397,7 @@ fn check(
 fn show(
     comparison: &Comparison,
     facts: &Facts,
-    due: &[&Run],
+    due: &[&ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
     json: bool,

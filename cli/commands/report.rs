@@ -327,7 +327,7 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
 }
 
 /// A single run, from its folder.
-fn alone(folder: &Path) -> Result<page::Run, Failure> {
+fn alone(folder: &Path) -> Result<page::PageRun, Failure> {
     beside::refuse_others(folder)?;
     let path = Paths::new(folder).lock();
     let experiment = read_experiment(&shown(&path), &workspace::read_lock_text(&path)?)?;
@@ -335,7 +335,7 @@ fn alone(folder: &Path) -> Result<page::Run, Failure> {
 }
 
 /// The run of a lock. An unfinished run is shown up to its last step, under a name that says so.
-fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> {
+fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::PageRun, Failure> {
     let paths = Paths::new(folder);
     let (logged, name) = if paths.attestation().exists() || !paths.metrics().exists() {
         (page::read(folder, &experiment)?, experiment.name.clone())
@@ -344,7 +344,7 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> 
         let of = experiment.budget.steps;
         (logged, format!("{} (unfinished, step {step} of {of})", experiment.name))
     };
-    Ok(page::Run {
+    Ok(page::PageRun {
         name,
         arm: experiment.arch.name.clone(),
         role: None,
@@ -358,7 +358,7 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> 
 }
 
 /// The suffix of an unfinished run's folder of event files.
-fn unfinished(run: &page::Run) -> &'static str {
+fn unfinished(run: &page::PageRun) -> &'static str {
     if run.name == run.experiment.name { "" } else { ".unfinished" }
 }
 

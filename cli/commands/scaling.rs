@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use lab::comparison::{Comparison, Role, Run};
+use lab::comparison::{Comparison, ComparisonRun, Role};
 use lab::experiment::Experiment;
 use lab::field::{Class, FieldValue, Origin, TABLE};
 use records::run::Paths;
@@ -165,7 +165,7 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
     let all = args.locks.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     alike(&all)?;
     let results = all.iter().map(|one| size(one, args)).collect::<Result<Vec<_>, _>>()?;
-    let (mut sizes, runs): (Vec<OneSize>, Vec<Vec<compare::Run>>) = results.into_iter().unzip();
+    let (mut sizes, runs): (Vec<OneSize>, Vec<Vec<compare::ArmRun>>) = results.into_iter().unzip();
     sizes.sort_by(|a, b| a.at.total_cmp(&b.at));
     let name = |of: fn(&One) -> &str| -> String {
         let names: BTreeSet<&str> = all.iter().map(of).collect();
@@ -324,12 +324,12 @@ fn value(experiment: Option<&Experiment>, path: &str) -> Option<String> {
 }
 
 /// The finished runs of one comparison, paired by seed: their losses, and the runs themselves.
-fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), Failure> {
+fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::ArmRun>), Failure> {
     let One { name, locked, arm } = one;
     out::folder(&args.dir)?;
     let folder = out::named(&args.dir, &locked.name, "")?;
     let finished = FinishedRuns::under(&args.dir);
-    let mut finished_runs: Vec<&Run> = Vec::new();
+    let mut finished_runs: Vec<&ComparisonRun> = Vec::new();
     for run in locked.runs() {
         let run_folder = finished.folder(&folder, &run.experiment)?;
         let wanted = run.role == Role::Base || (run.role == Role::Treatment && run.arm == *arm);

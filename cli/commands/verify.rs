@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args};
 use lab::lock::{self, Lock};
 use records::run::{Paths, read_lock};
-use records::verify::{Claim, Remake, Report, Subject, verify as check};
+use records::verify::{Claim, Remake, Subject, VerifyReport, verify as check};
 use serde_json::json;
 
 use crate::beside::{self, Folders};
@@ -94,7 +94,7 @@ pub struct Replayer {
     /// Sets the environment that the run's lock requires, before anything is read.
     pub prepare: fn(&Path) -> Result<(), Failure>,
     /// Trains this many steps of a run's folder, or all, and adds the result to the report.
-    pub replay: fn(&Path, Option<&Path>, Option<u64>, &mut Report),
+    pub replay: fn(&Path, Option<&Path>, Option<u64>, &mut VerifyReport),
 }
 
 /// In `canonc`, `--replay` continues in `canonc-torch`.
@@ -185,7 +185,7 @@ fn one(
     args: &VerifyArgs,
     replayer: &Replayer,
     folders: &mut Folders,
-) -> Result<(Report, Option<String>), Failure> {
+) -> Result<(VerifyReport, Option<String>), Failure> {
     match workspace::resolve(word)? {
         Target::Run(folder) | Target::Model(folder) | Target::Folder(folder) => {
             Ok((folder_report(&folder, replay, args, replayer, folders)?, None))
@@ -211,7 +211,7 @@ fn one(
             Ok(match read_lock(&shown(&path), &text) {
                 Ok(lock) => (lock_report(&path, &lock), None),
                 Err(error) => {
-                    let report = Report { broken: vec![error.message], ..Report::default() };
+                    let report = VerifyReport { broken: vec![error.message], ..VerifyReport::default() };
                     (report, Some(error.help))
                 }
             })
@@ -226,7 +226,7 @@ fn folder_report(
     args: &VerifyArgs,
     replayer: &Replayer,
     folders: &mut Folders,
-) -> Result<Report, Failure> {
+) -> Result<VerifyReport, Failure> {
     if let (None, Some(report)) = (replay, beside::report(folder)) {
         return Ok(report);
     }
@@ -238,7 +238,7 @@ fn folder_report(
     if !lock.exists() && lock_beside(folder).is_file() {
         let broken =
             vec![format!("the run has no lock, but {}.lock is beside its folder", shown(folder))];
-        return Ok(Report { broken, ..Report::default() });
+        return Ok(VerifyReport { broken, ..VerifyReport::default() });
     }
     if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
         refuse_other_version(&lock, &text)?;
@@ -300,7 +300,7 @@ fn requested(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failur
 }
 
 /// Checks the signature of the attestation.
-fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<(), Failure> {
+fn signature(folder: &Path, args: &VerifyArgs, report: &mut VerifyReport) -> Result<(), Failure> {
     let paths = Paths::new(folder);
     let trusted = args
         .signers
@@ -321,8 +321,8 @@ fn refuse_other_version(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Checks a lock's text, and lists the data that the lock still needs.
-fn lock_report(path: &Path, lock: &Lock) -> Report {
-    let mut report = Report::default();
+fn lock_report(path: &Path, lock: &Lock) -> VerifyReport {
+    let mut report = VerifyReport::default();
     let id = lock.id().short();
     report.recomputed(
         Subject::Lock,
@@ -338,7 +338,7 @@ fn lock_report(path: &Path, lock: &Lock) -> Report {
     report
 }
 
-fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
+fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<VerifyReport, Failure> {
     // Look for documents only if the lock names them; an unreadable lock is already in the report.
     let experiment = workspace::experiment_of_run(folder).map(|(experiment, _)| experiment);
     let (mut documents, mut unread) = (None, None);
@@ -366,8 +366,8 @@ fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Repor
 }
 
 /// What to do about a failed check.
-fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
-    let Report { broken, about_signature, about_strays, .. } = report;
+fn what_to_do(what: &Path, report: &VerifyReport) -> Vec<String> {
+    let VerifyReport { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
     if beside::runs_of(what).is_some() {
         return vec![
@@ -399,8 +399,8 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     help
 }
 
-fn json_of(what: Option<&Path>, report: &Report) -> serde_json::Value {
-    let Report { recomputed, checked, trusted, broken, undecided, .. } = report;
+fn json_of(what: Option<&Path>, report: &VerifyReport) -> serde_json::Value {
+    let VerifyReport { recomputed, checked, trusted, broken, undecided, .. } = report;
     let mut value = json!({
         "schema": "canonc.verify.v2",
         "recomputed": recomputed,
@@ -417,11 +417,15 @@ fn json_of(what: Option<&Path>, report: &Report) -> serde_json::Value {
 }
 
 /// Prints the result of a check; with several, each under its name.
-fn print_report(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Failure> {
+fn print_report(
+    args: &VerifyArgs,
+    what: Option<&Path>,
+    report: &VerifyReport,
+) -> Result<(), Failure> {
     if args.json {
         return output::json(&json_of(what, report));
     }
-    let Report { recomputed, checked, trusted, broken, undecided, .. } = report;
+    let VerifyReport { recomputed, checked, trusted, broken, undecided, .. } = report;
     let line = |word: &str, what: &str| format!("{word:<10} {}\n", inline(what));
     let mut text = what.map_or_else(String::new, |what| format!("{}\n", shown(what)));
     for (word, claims) in [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)] {
@@ -440,8 +444,8 @@ fn print_report(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Resu
 }
 
 /// The exit code of a report.
-fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
-    let Report { broken, undecided, .. } = report;
+fn end(what: &Path, report: &VerifyReport, help: Option<String>) -> Outcome {
+    let VerifyReport { broken, undecided, .. } = report;
     if broken.is_empty() && undecided.is_empty() {
         return Ok(Exit::Fine);
     }

@@ -9,7 +9,7 @@ use lab::experiment::Experiment;
 use records::job::Job;
 use records::metrics::Step;
 use records::run::Paths;
-use records::verify::Report;
+use records::verify::VerifyReport;
 use runtime::replay::{Amount, Observer, Replay, replay as train_again};
 use runtime::train::machine;
 
@@ -28,7 +28,12 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, report: &mut Report) {
+pub(crate) fn replay(
+    folder: &Path,
+    data: Option<&Path>,
+    amount: Option<u64>,
+    report: &mut VerifyReport,
+) {
     // An unreadable lock is in the report already.
     let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
     match replayed(folder, &experiment, &text, data, amount) {

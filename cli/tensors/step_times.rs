@@ -2,7 +2,7 @@
 //!
 //! The base takes part twice, and if it differs from itself by more than the bound, no interval is given.
 
-use lab::comparison::{Comparison, Role, Run};
+use lab::comparison::{Comparison, ComparisonRun, Role};
 use lab::lock::{self, Lock};
 use records::job::Job;
 use report::compare;
@@ -75,8 +75,9 @@ pub(crate) fn measure(args: &CompareArgs, locked: &[Comparison], rounds: usize) 
 }
 
 /// The base and each treated arm, with the first seeds at the first point of the grid; the base first.
-fn firsts(comparison: &Comparison) -> Vec<&Run> {
-    let is_first = |run: &&Run| run.role != Role::Replicate && run.seed == 0 && run.point == 0;
+fn firsts(comparison: &Comparison) -> Vec<&ComparisonRun> {
+    let is_first =
+        |run: &&ComparisonRun| run.role != Role::Replicate && run.seed == 0 && run.point == 0;
     comparison.runs().into_iter().filter(is_first).collect()
 }
 

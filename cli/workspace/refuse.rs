@@ -6,7 +6,7 @@ use std::{fs, io};
 use dsl::limits::MAX_SOURCE_BYTES;
 use lab::error::LockError;
 use lab::lock::{self, Lock};
-use lab::recipe::{self, Source};
+use lab::recipe::{self, FileKind};
 use records::run::Paths;
 
 use super::{LOCKFILES, RUNS, is_model, lock_at, runs_in};
@@ -155,9 +155,9 @@ pub(super) fn source(path: &Path, text: &str) -> Result<(), Failure> {
                 "{build}, {lock}, which has the arch alone; to train it, name the lock of a recipe that uses it"
             ),
         ),
-        Some("toml") => match recipe::source(text) {
-            Source::Recipe => ("a recipe", format!("{build}; then `canonc run --lock {lock}`")),
-            Source::Comparison => {
+        Some("toml") => match recipe::file_kind(text) {
+            FileKind::Recipe => ("a recipe", format!("{build}; then `canonc run --lock {lock}`")),
+            FileKind::Comparison => {
                 ("a comparison file", format!("{build}; then `canonc compare {lock}`"))
             }
         },

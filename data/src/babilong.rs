@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use dsl::Problem;
 use sha2::{Digest, Sha256};
 
-use python::{Value, assignments};
+use python::{Literal, assignments};
 
 /// A set of published prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,11 +88,13 @@ impl Prompts {
         let mut prompts = Prompts::default();
         for (name, value) in assignments(&sources.join("\n")) {
             match value {
-                Value::Text(text) if text.contains("{context}") && text.contains("{question}") => {
+                Literal::Text(text)
+                    if text.contains("{context}") && text.contains("{question}") =>
+                {
                     prompts.layouts.insert(name, text);
                 }
-                Value::Text(_) => {}
-                Value::Dict(entries) => {
+                Literal::Text(_) => {}
+                Literal::Dict(entries) => {
                     let tasks: BTreeMap<String, [String; 3]> = entries
                         .into_iter()
                         .filter_map(|(task, parts)| Some((task, texts(parts)?)))
@@ -171,11 +173,11 @@ impl Prompts {
     }
 }
 
-fn texts(parts: Value) -> Option<[String; 3]> {
-    let Value::Dict(mut parts) = parts else { return None };
+fn texts(parts: Literal) -> Option<[String; 3]> {
+    let Literal::Dict(mut parts) = parts else { return None };
     let mut text = |name: &str| match parts.remove(name)? {
-        Value::Text(text) => Some(text),
-        Value::Dict(_) => None,
+        Literal::Text(text) => Some(text),
+        Literal::Dict(_) => None,
     };
     Some([text("instruction")?, text("examples")?, text("post_prompt")?])
 }
@@ -192,10 +194,10 @@ impl Prompt {
 
     /// The prompt for a model. White space around the context and around the whole prompt is removed.
     pub fn fill(&self, context: &str, question: &str) -> String {
-        let mut whole = String::new();
+        let mut filled_prompt = String::new();
         let mut rest = self.layout.as_str();
         while let Some((before, after)) = rest.split_once('{') {
-            whole.push_str(before);
+            filled_prompt.push_str(before);
             let filled = after.split_once('}').and_then(|(name, after)| {
                 let text = match name {
                     "instruction" => &self.instruction,
@@ -209,17 +211,17 @@ impl Prompt {
             });
             match filled {
                 Some((text, after)) => {
-                    whole.push_str(text);
+                    filled_prompt.push_str(text);
                     rest = after;
                 }
                 None => {
-                    whole.push('{');
+                    filled_prompt.push('{');
                     rest = after;
                 }
             }
         }
-        whole.push_str(rest);
-        whole.trim().to_owned()
+        filled_prompt.push_str(rest);
+        filled_prompt.trim().to_owned()
     }
 
     /// The digest that identifies this prompt in an evaluation.
@@ -237,10 +239,10 @@ impl Prompt {
 /// ignores case, and requires each comma-separated part of the answer as a separate word.
 pub fn is_right(continuation: &str, answer: &str) -> bool {
     let line = continuation.trim_start().lines().next().unwrap_or("");
-    let said = line.split('.').next().unwrap_or("").to_lowercase();
+    let sentence = line.split('.').next().unwrap_or("").to_lowercase();
     let answer = answer.to_lowercase();
     let mut parts = answer.split(',').map(str::trim).filter(|part| !part.is_empty()).peekable();
-    parts.peek().is_some() && parts.all(|part| has_word(&said, part))
+    parts.peek().is_some() && parts.all(|part| has_word(&sentence, part))
 }
 
 fn has_word(text: &str, word: &str) -> bool {
@@ -285,7 +287,7 @@ OTHER = {'qa1': 'no prompt'}
 "#;
 
     #[test]
-    fn the_digests_are_those_of_the_vectors() {
+    fn prompt_digests_equal_the_golden_ones() {
         let file = golden::read("playground/babilong");
         assert_eq!((&file["context"], &file["question"]), (&CONTEXT.into(), &QUESTION.into()));
         let digests: Vec<&str> = file["cases"]
@@ -330,7 +332,7 @@ OTHER = {'qa1': 'no prompt'}
     }
 
     #[test]
-    fn what_a_checkout_lacks_is_said() {
+    fn a_missing_prompt_is_named() {
         let prompts = Prompts::read(&[FILE]).unwrap();
         let cases = [
             (prompts.published(Set::Default, 1), "prompt for qa1 differs"),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_for_people() {
+    fn samples_are_described_in_words() {
         let mano = Task::parse("mano", json!({"L": 2})).unwrap();
         let tokens = vec![9999, 20, 3, 5, 5002, 5022, 5004, 24, 5004];
         let tape = Tape { tokens, ..Tape::default() };

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_vectors_parameters_are_taken_as_they_are() {
+    fn the_goldens_parameters_are_taken_as_they_are() {
         for name in ["depo", "brevo", "mano", "lano", "capo"] {
             for case in golden::cases(name) {
                 let Some(params) = case["params"].as_object().filter(|_| case["mode"] != "script")

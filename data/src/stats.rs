@@ -56,11 +56,11 @@ impl Stats {
     /// Entropy of single tokens in bits: the loss of the best model that knows only token frequencies.
     pub fn token_entropy(&self) -> f64 {
         let all = self.tokens as f64;
-        let of = |&uses: &u64| {
+        let contribution = |&uses: &u64| {
             let p = uses as f64 / all;
             -p * libm::log2(p)
         };
-        self.uses.iter().filter(|&&uses| uses > 0).map(of).sum()
+        self.uses.iter().filter(|&&uses| uses > 0).map(contribution).sum()
     }
 
     /// A summary for a person, one fact per line.

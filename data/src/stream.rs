@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_end() {
+    fn sample_numbers_past_64_bits_are_refused() {
         let task = Task::parse("mano", json!({"L": 4})).unwrap();
         let mut stream = Stream::new(task, Order::Indexed, Mode::Train, 3);
         stream.skip_to(u64::MAX - 2, 2).unwrap();

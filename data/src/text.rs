@@ -32,7 +32,7 @@ use super::Split;
 use super::batch::Batch;
 use index::{Scratch, TextIndex};
 use order::Order;
-use pass::{Found, Pass};
+use pass::{Pass, PassCursor};
 use tokenizer::Info;
 
 pub use lab::experiment::Shuffle;
@@ -105,11 +105,11 @@ impl TextWindows {
         let Info { kind, bos, eos, .. } = *index.tokenizer();
         let wanted =
             [(options.marks.bos, bos, "before", "bos"), (options.marks.eos, eos, "after", "eos")];
-        for (wanted, id, place, mark) in wanted {
+        for (wanted, id, side, mark) in wanted {
             if wanted && id.is_none() {
                 return Err(Problem::input(
                     format!(
-                        "the {kind} tokenizer of these documents has no token {place} a document"
+                        "the {kind} tokenizer of these documents has no token {side} a document"
                     ),
                     format!(
                         "set add_{mark} = false under [data], or prepare them with --{mark} TOKEN"
@@ -188,7 +188,7 @@ impl TextWindows {
         Ok(match shuffle::of_split(self.options.shuffle, self.options.split) {
             Shuffle::Documents => number,
             Shuffle::Buffer { windows } => {
-                shuffle::in_buffer(number, windows, |of| self.order.key(of))
+                shuffle::in_buffer(number, windows, |label| self.order.key(label))
             }
             Shuffle::Windows => {
                 let pass = self.go_to(start)?;
@@ -226,7 +226,7 @@ impl TextWindows {
         tokens.clear();
         let wanted = options.seq_len + 1;
         let mut at = start;
-        let mut found: Option<Found> = None;
+        let mut current: Option<PassCursor> = None;
         // Past the end of the pass. Short documents may need several passes.
         let mut following = false;
         while tokens.len() < wanted {
@@ -236,11 +236,11 @@ impl TextWindows {
                     Some(known) => known,
                     None => Arc::new(order.pass_after(index, &pass)?),
                 };
-                (found, following) = (None, true);
+                (current, following) = (None, true);
                 continue;
             }
-            let document = match &mut found {
-                None => found.insert(pass.find(order, index, at, scratch)?),
+            let document = match &mut current {
+                None => current.insert(pass.find(order, index, at, scratch)?),
                 Some(document) => {
                     while document.stream.end <= at {
                         pass.advance(order, index, document, scratch)?;
@@ -255,10 +255,10 @@ impl TextWindows {
                 tokens.extend(bos);
             }
             let left = wanted - tokens.len();
-            let place = document.place.clone();
-            let whole = first + (place.end - place.start);
-            index.read_at(place, skipped.saturating_sub(first), left, scratch, tokens)?;
-            if tokens.len() < wanted && skipped <= whole {
+            let range = document.tokens.clone();
+            let length = first + (range.end - range.start);
+            index.read_at(range, skipped.saturating_sub(first), left, scratch, tokens)?;
+            if tokens.len() < wanted && skipped <= length {
                 tokens.extend(eos);
             }
             at += (tokens.len() - before) as u64;
@@ -290,8 +290,8 @@ pub fn pack<'a>(
 }
 
 /// A document's number of tokens, including its marks.
-fn document_tokens(own: u64, marks: Marks) -> u64 {
-    own + u64::from(marks.bos) + u64::from(marks.eos)
+fn document_tokens(content: u64, marks: Marks) -> u64 {
+    content + u64::from(marks.bos) + u64::from(marks.eos)
 }
 
 /// Appends a document's tokens after the first `skipped`, at most `limit` of them.

@@ -291,9 +291,9 @@ impl TaskWindows {
 /// The index in the alphabet of each published token; for other numbers, a number that no token has.
 fn dense(task: &Task) -> Vec<u32> {
     let mut table = vec![u32::MAX; task.vocab() as usize];
-    for (place, token) in task.alphabet().into_iter().enumerate() {
+    for (rank, token) in task.alphabet().into_iter().enumerate() {
         if let Some(entry) = table.get_mut(token as usize) {
-            *entry = place as u32;
+            *entry = rank as u32;
         }
     }
     table

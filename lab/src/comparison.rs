@@ -61,7 +61,7 @@ pub struct Comparison {
     /// For each arm except the base, if matching is declared: the values of both at the first point of the grid.
     pub matched: BTreeMap<String, Matched>,
     declared_analysis: DeclaredAnalysis,
-    runs: Vec<Run>,
+    runs: Vec<ComparisonRun>,
 }
 
 /// One arm of a comparison.
@@ -115,7 +115,7 @@ pub enum Role {
 
 /// One run of a comparison.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ComparisonRun {
     /// Name of the arm.
     pub arm: String,
     /// Role of the arm.
@@ -164,6 +164,40 @@ pub struct Declared {
     pub trainer: Trainer,
 }
 
+impl Declared {
+    /// The analysis with neutral values filled in, if these arms can be judged as declared.
+    fn sound_analysis(&self, arms: &[Arm]) -> Result<Analysis, NoComparison> {
+        let Declared { seeds, replicate, grid, selection, analysis, .. } = self;
+        let mut unsound = equal_seeds(seeds, replicate);
+        unsound.extend(unsound_grid(grid, selection));
+        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, grid)));
+        unsound.extend(analysis.unsound(selection, seeds.len(), grid));
+        let analysis = analysis.resolve(selection, seeds.len());
+        unsound.extend(arms.iter().flat_map(|arm| unjudged(arm, &analysis, selection)));
+        if !unsound.is_empty() {
+            return Err(NoComparison::Problems(unsound));
+        }
+        Ok(analysis)
+    }
+}
+
+/// The arms of the comparison `name` with these values, sorted by name.
+fn settle(arms: Vec<Arm>, name: &str, values: &Fields) -> Result<Vec<Arm>, NoComparison> {
+    let mut problems = Vec::new();
+    let mut settled = Vec::new();
+    for Arm { name: arm, experiment } in arms {
+        match with(&experiment, format!("{name}-{arm}"), values) {
+            Ok(experiment) => settled.push(Arm { name: arm, experiment }),
+            Err(refused) => problems.extend(at_arm(&arm, refused)),
+        }
+    }
+    if !problems.is_empty() {
+        return Err(NoComparison::Problems(problems));
+    }
+    settled.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(settled)
+}
+
 impl Comparison {
     /// Builds the arms' runs and proves that each arm differs from the base in its treatment only.
     pub fn new(
@@ -172,6 +206,7 @@ impl Comparison {
         arms: Vec<Arm>,
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
+        let analysis = declared.sound_analysis(&arms)?;
         let Declared {
             base,
             treatment,
@@ -179,37 +214,16 @@ impl Comparison {
             replicate,
             grid,
             selection,
-            analysis,
+            analysis: declared_analysis,
             matching,
             scope,
             trainer,
         } = declared;
-        let mut unsound = equal_seeds(&seeds, &replicate);
-        unsound.extend(unsound_grid(&grid, &selection));
-        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
-        unsound.extend(analysis.unsound(&selection, seeds.len(), &grid));
-        let declared_analysis = analysis;
-        let analysis = declared_analysis.resolve(&selection, seeds.len());
-        unsound.extend(arms.iter().flat_map(|arm| unjudged(arm, &analysis, &selection)));
-        if !unsound.is_empty() {
-            return Err(NoComparison::Problems(unsound));
-        }
         let points = points(&grid).map_err(|p| NoComparison::Problems(vec![p]))?;
         let first = seeds.first().copied().unwrap_or(Seeds { init: 0, data: 0, eval: 0 });
-        let mut problems = Vec::new();
-        let mut settled = Vec::new();
-        for Arm { name: arm, experiment } in arms {
-            let mut values = points.first().map_or_else(Fields::new, |point| point.fields.clone());
-            values.extend(seed_fields(first));
-            match with(&experiment, format!("{name}-{arm}"), &values) {
-                Ok(experiment) => settled.push(Arm { name: arm, experiment }),
-                Err(found) => problems.extend(at_arm(&arm, found)),
-            }
-        }
-        settled.sort_by(|a, b| a.name.cmp(&b.name));
-        if !problems.is_empty() {
-            return Err(NoComparison::Problems(problems));
-        }
+        let mut values = points.first().map_or_else(Fields::new, |point| point.fields.clone());
+        values.extend(seed_fields(first));
+        let settled = settle(arms, &name, &values)?;
         let mut comparison = Comparison {
             name,
             source,
@@ -350,7 +364,10 @@ impl Comparison {
     }
 
     /// The runs of base and arm with the first seeds, at each point of the grid.
-    fn first_seeds<'c>(&'c self, arm: &'c str) -> impl Iterator<Item = (&'c Run, &'c Run)> {
+    fn first_seeds<'c>(
+        &'c self,
+        arm: &'c str,
+    ) -> impl Iterator<Item = (&'c ComparisonRun, &'c ComparisonRun)> {
         let runs =
             move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
         // Both are in the order of the points.
@@ -405,7 +422,7 @@ impl Comparison {
 
     /// The base first, then the other arms, then the A/A arm; each by grid point, then by
     /// seed.
-    fn make_runs(&self, points: &[Point]) -> Result<Vec<Run>, Vec<FieldProblem>> {
+    fn make_runs(&self, points: &[Point]) -> Result<Vec<ComparisonRun>, Vec<FieldProblem>> {
         let base = |arm: &&Arm| arm.name == self.base;
         let ordered = self.arms.iter().filter(base).map(|arm| (arm, Role::Base, &self.seeds));
         let others = self.arms.iter().filter(|arm| !base(arm));
@@ -415,7 +432,7 @@ impl Comparison {
         let (mut runs, mut problems) = (Vec::new(), Vec::new());
         let mut taken: BTreeSet<String> = BTreeSet::new();
         for (arm, role, seeds) in ordered.chain(others).chain(replicate) {
-            for (point, place) in points.iter().zip(0..) {
+            for (point, index) in points.iter().zip(0..) {
                 for (seed, number) in seeds.iter().zip(0..) {
                     let mut words = vec![self.name.clone(), arm.name.clone()];
                     words.extend((role == Role::Replicate).then(|| "replicate".to_owned()));
@@ -432,14 +449,14 @@ impl Comparison {
                         again += 1;
                     }
                     match with(&arm.experiment, unique, &values) {
-                        Ok(experiment) => runs.push(Run {
+                        Ok(experiment) => runs.push(ComparisonRun {
                             arm: arm.name.clone(),
                             role,
                             seed: number,
-                            point: place,
+                            point: index,
                             experiment,
                         }),
-                        Err(found) => problems.extend(at_arm(&arm.name, found)),
+                        Err(refused) => problems.extend(at_arm(&arm.name, refused)),
                     }
                 }
             }
@@ -448,7 +465,7 @@ impl Comparison {
     }
 
     /// Every run, in order. Each run's lock is named like its experiment.
-    pub fn runs(&self) -> Vec<&Run> {
+    pub fn runs(&self) -> Vec<&ComparisonRun> {
         self.runs.iter().collect()
     }
 

@@ -80,12 +80,12 @@ pub(crate) fn not_text() -> LockError {
 
 pub(crate) fn other_version(
     line: usize,
-    found: &str,
+    version: &str,
     known: u32,
     source: Option<&str>,
 ) -> LockError {
-    let (age, help) = match found.parse::<u32>() {
-        Ok(found) if found < known => (
+    let (age, help) = match version.parse::<u32>() {
+        Ok(version) if version < known => (
             "an older",
             format!(
                 "rebuild it with `canonc build {}`, or read it with the canonc that wrote it",
@@ -97,14 +97,14 @@ pub(crate) fn other_version(
         }
     };
     let message = format!(
-        "this lock was written by {age} canonc: it has version {found}, and this canonc reads version {known}"
+        "this lock was written by {age} canonc: it has version {version}, and this canonc reads version {known}"
     );
     at(line, error("lock-version", message, help))
 }
 
 /// The version of this canonc in quotes.
-pub(crate) fn version_as_text(line: usize, found: &str, known: u32) -> LockError {
-    let message = format!("`version` is the text {found}, but must be a number");
+pub(crate) fn version_as_text(line: usize, quoted: &str, known: u32) -> LockError {
+    let message = format!("`version` is the text {quoted}, but must be a number");
     at(
         line,
         error("lock-version", message, format!("write `version = {known}`, or restore the file")),
@@ -126,8 +126,11 @@ pub(crate) fn truncated(line: usize, wanted: &str, source: Option<&str>) -> Lock
     )
 }
 
-pub(crate) fn not_toml(line: usize, why: &str) -> LockError {
-    at(line, error("lock-not-toml", format!("this line does not belong in a lock: {why}"), REBUILD))
+pub(crate) fn not_toml(line: usize, reason: &str) -> LockError {
+    at(
+        line,
+        error("lock-not-toml", format!("this line does not belong in a lock: {reason}"), REBUILD),
+    )
 }
 
 pub(crate) fn cut_short(line: usize, source: Option<&str>) -> LockError {
@@ -135,46 +138,55 @@ pub(crate) fn cut_short(line: usize, source: Option<&str>) -> LockError {
     at(line, error("lock-truncated", message, rebuild(source)))
 }
 
-pub(crate) fn unknown_fact(line: usize, path: &str, near: Option<&str>) -> LockError {
-    let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
-    at(line, error("lock-unknown-field", format!("a lock has no `{path}`{near}"), REBUILD))
+pub(crate) fn unknown_fact(line: usize, path: &str, hint: Option<&str>) -> LockError {
+    let hint = hint.map_or(String::new(), |hint| format!(" (did you mean `{hint}`?)"));
+    at(line, error("lock-unknown-field", format!("a lock has no `{path}`{hint}"), REBUILD))
 }
 
 pub(crate) fn missing_fact(path: &str) -> LockError {
     error("lock-missing-field", format!("`{path}` is missing"), REBUILD)
 }
 
-pub(crate) fn bad_fact(line: usize, path: &str, why: &str) -> LockError {
-    at(line, error("lock-bad-value", format!("`{path}`: {why}"), REBUILD))
+pub(crate) fn bad_fact(line: usize, path: &str, reason: &str) -> LockError {
+    at(line, error("lock-bad-value", format!("`{path}`: {reason}"), REBUILD))
 }
 
-pub(crate) fn bad_kind(line: usize, found: &str) -> LockError {
+pub(crate) fn bad_kind(line: usize, kind: &str) -> LockError {
     at(
         line,
         error(
             "lock-bad-value",
-            format!("`kind`: {found} is not \"arch\", \"experiment\" or \"comparison\""),
+            format!("`kind`: {kind} is not \"arch\", \"experiment\" or \"comparison\""),
             REBUILD,
         ),
     )
 }
 
-pub(crate) fn other_revision(what: &str, found: i64, here: Option<i64>, source: &str) -> LockError {
-    let here = match here {
-        Some(here) => format!("this canonc computes revision {here}"),
+pub(crate) fn other_revision(
+    what: &str,
+    locked: i64,
+    ours: Option<i64>,
+    source: &str,
+) -> LockError {
+    let note = match ours {
+        Some(ours) => format!("this canonc computes revision {ours}"),
         None => "this canonc does not have it".to_owned(),
     };
     error(
         "lock-revision",
-        format!("the lock uses revision {found} of `{what}`; {here}"),
+        format!("the lock uses revision {locked} of `{what}`; {note}"),
         format!(
             "use the canonc that wrote it, or build it again with the current revision, under a new id: `canonc build {source}`"
         ),
     )
 }
 
-pub(crate) fn broken_arch(name: &str, why: &str) -> LockError {
-    error("lock-broken-arch", format!("the arch text of `{name}` does not compile: {why}"), REBUILD)
+pub(crate) fn broken_arch(name: &str, reason: &str) -> LockError {
+    error(
+        "lock-broken-arch",
+        format!("the arch text of `{name}` does not compile: {reason}"),
+        REBUILD,
+    )
 }
 
 pub(crate) fn not_canonical(name: &str) -> LockError {
@@ -186,12 +198,12 @@ pub(crate) fn not_canonical(name: &str) -> LockError {
 }
 
 /// A derived fact that differs from the value its own lock gives.
-pub(crate) fn differs(line: usize, key: &str, found: &str, derived: &str) -> LockError {
+pub(crate) fn differs(line: usize, key: &str, written: &str, derived: &str) -> LockError {
     at(
         line,
         error(
             "lock-edited",
-            format!("`{key}` is {found}, but the rest of the lock gives {derived}"),
+            format!("`{key}` is {written}, but the rest of the lock gives {derived}"),
             REBUILD,
         ),
     )
@@ -202,21 +214,21 @@ pub(crate) fn edited(
     line: usize,
     digest: &str,
     covers: &str,
-    found: &str,
+    written: &str,
     derived: &str,
 ) -> LockError {
     let message =
-        format!("`{digest}` is {found}, but {covers} gives {derived}: one of the two was edited");
+        format!("`{digest}` is {written}, but {covers} gives {derived}: one of the two was edited");
     at(line, error("lock-edited", message, REBUILD))
 }
 
 /// A line that differs from the expected one.
-pub(crate) fn other_line(line: usize, found: &str, wanted: &str) -> LockError {
-    let message = match (found, wanted) {
+pub(crate) fn other_line(line: usize, actual: &str, wanted: &str) -> LockError {
+    let message = match (actual, wanted) {
         ("", "") => "an empty line does not belong in this lock".to_owned(),
-        (found, "") => format!("`{found}` does not belong in this lock"),
+        (actual, "") => format!("`{actual}` does not belong in this lock"),
         ("", wanted) => format!("found an empty line, expected `{wanted}`"),
-        (found, wanted) => format!("found `{found}`, expected `{wanted}`"),
+        (actual, wanted) => format!("found `{actual}`, expected `{wanted}`"),
     };
     at(line, error("lock-edited", message, REBUILD))
 }
@@ -240,18 +252,18 @@ pub(crate) fn open(name: &str, inputs: &[String]) -> LockError {
     )
 }
 
-pub(crate) fn nothing_to_bind(name: &str, why: &str) -> LockError {
+pub(crate) fn nothing_to_bind(name: &str, reason: &str) -> LockError {
     error(
         "nothing-to-bind",
-        format!("`{name}` has nothing to bind: {why}"),
+        format!("`{name}` has nothing to bind: {reason}"),
         "only locks of text data need binding; run this one directly",
     )
 }
 
-pub(crate) fn bound_otherwise(name: &str, found: &str, given: &str) -> LockError {
+pub(crate) fn bound_otherwise(name: &str, bound: &str, given: &str) -> LockError {
     error(
         "data-drift",
-        format!("`{name}` is bound to data {found}, but the data given is {given}"),
+        format!("`{name}` is bound to data {bound}, but the data given is {given}"),
         "give the data it was bound to; or, for a new experiment, delete the lock, build it again and bind it",
     )
 }
@@ -264,10 +276,10 @@ pub(crate) fn tokenized_otherwise(name: &str, has: &str, given: &str) -> LockErr
     )
 }
 
-pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
+pub(crate) fn other_kind(name: &str, kind: &str, wanted: &str) -> LockError {
     error(
         "lock-kind",
-        format!("`{name}` is a lock of kind {found}, but this needs kind {wanted}"),
+        format!("`{name}` is a lock of kind {kind}, but this needs kind {wanted}"),
         format!("give a lock of kind {wanted}"),
     )
 }
@@ -275,7 +287,7 @@ pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
 /// The first problem of an experiment that should never have been locked.
 pub(crate) fn first(problems: Vec<FieldProblem>) -> LockError {
     match problems.first() {
-        Some(found) => problem(&found.path, &found.message, &found.help),
+        Some(first) => problem(&first.path, &first.message, &first.help),
         None => inconsistent("an experiment was refused without a reason"),
     }
 }

@@ -36,7 +36,7 @@ pub(crate) use arch::{line_of, together};
 pub(crate) use covered::{is_bound, of_class};
 pub(crate) use derive::costs;
 pub(crate) use layers::split as split_layer;
-pub use layers::{Line, lines as field_lines, sets as layer_sets};
+pub use layers::{FieldLine, lines as field_lines, sets as layer_sets};
 pub(crate) use name::check_arm;
 pub use name::{MAX_NAME, check_name};
 
@@ -108,19 +108,13 @@ impl Experiment {
         let mut problems = Vec::new();
         task::check(&fields, &mut problems);
         let budget = budget(&fields, &mut problems);
-        let batch = Batch {
-            sequences: count(&fields, "batch.sequences"),
-            micro_batches: count(&fields, "batch.micro_batches"),
-            in_sequence: count(&fields, "batch.in_sequence"),
-            tokens_per_step: derive::tokens_per_step(&fields).unwrap_or(0),
-        };
         let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
         let data = data(&fields, &mut problems);
         checks::fits(&arch, &fields, &mut problems);
         checks::divides(&fields, &mut problems);
         checks::has_effect(&arch, &fields, &mut problems);
         checks::suites(&arch, &fields, &mut problems);
-        let (loss, lr, optimizer) = objective::of(&fields);
+        let (loss, lr, optimizer) = objective::read(&fields);
         let params = arch.compiled.graph.params();
         let updates = groups::updates(&arch.name, params, &fields, &mut problems);
         let (Some(budget), Some(data)) = (budget.filter(|_| problems.is_empty()), data) else {
@@ -135,22 +129,15 @@ impl Experiment {
             source,
             analysis,
             data,
-            batch,
+            batch: read_batch(&fields),
             loss,
             lr,
             optimizer,
             updates,
             schedule,
             budget,
-            seeds: Seeds {
-                init: seed(&fields, "seeds.init"),
-                data: seed(&fields, "seeds.data"),
-                eval: seed(&fields, "seeds.eval"),
-            },
-            dropout: match fields.get("seeds.dropout") {
-                Some(FieldValue::Int(seed)) => u64::try_from(*seed).ok(),
-                Some(_) | None => None,
-            },
+            seeds: read_seeds(&fields),
+            dropout: dropout_seed(&fields),
             precision: match text(&fields, "precision.policy") {
                 "bf16" => Precision::Bf16,
                 _ => Precision::F32,
@@ -342,72 +329,97 @@ fn depends(path: &str, on: &str) -> bool {
     field::find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on))
 }
 
+fn read_batch(fields: &Fields) -> Batch {
+    Batch {
+        sequences: count(fields, "batch.sequences"),
+        micro_batches: count(fields, "batch.micro_batches"),
+        in_sequence: count(fields, "batch.in_sequence"),
+        tokens_per_step: derive::tokens_per_step(fields).unwrap_or(0),
+    }
+}
+
+fn read_seeds(fields: &Fields) -> Seeds {
+    Seeds {
+        init: seed(fields, "seeds.init"),
+        data: seed(fields, "seeds.data"),
+        eval: seed(fields, "seeds.eval"),
+    }
+}
+
+fn dropout_seed(fields: &Fields) -> Option<u64> {
+    match fields.get("seeds.dropout") {
+        Some(FieldValue::Int(seed)) => u64::try_from(*seed).ok(),
+        Some(_) | None => None,
+    }
+}
+
+/// The budget; `None` if it is wrong, which is reported.
 fn budget(fields: &Fields, problems: &mut Vec<FieldProblem>) -> Option<Budget> {
-    let mut wrong = |path: &str, message: String, help: String| {
-        problems.push(FieldProblem::new(path, "bad-budget", message, help));
-        None
-    };
+    resolve_budget(fields).map_err(|problem| problems.push(problem)).ok()
+}
+
+fn bad_budget(path: &str, message: String, help: impl Into<String>) -> FieldProblem {
+    FieldProblem::new(path, "bad-budget", message, help)
+}
+
+fn resolve_budget(fields: &Fields) -> Result<Budget, FieldProblem> {
     let Some(per_step) = derive::tokens_per_step(fields) else {
         let message = "sequences x micro_batches x seq_len does not fit into 63 bits".to_owned();
-        return wrong("batch.sequences", message, "make the step smaller".to_owned());
+        return Err(bad_budget("batch.sequences", message, "make the step smaller"));
     };
     match (fields.get("budget.steps"), fields.get("budget.tokens")) {
-        (Some(FieldValue::Int(steps)), None) => {
-            let steps = *steps as u64;
-            match steps.checked_mul(per_step).filter(|tokens| i64::try_from(*tokens).is_ok()) {
-                Some(tokens) => Some(Budget { steps, tokens }),
-                None => wrong(
-                    "budget.steps",
-                    format!(
-                        "{} of {per_step} tokens do not fit into 63 bits",
-                        dsl::counted(steps, "step")
-                    ),
-                    "lower steps".to_owned(),
-                ),
-            }
-        }
-        (None, Some(FieldValue::Int(tokens))) => {
-            let tokens = *tokens as u64;
-            let steps = tokens / per_step;
-            if !tokens.is_multiple_of(per_step) || steps == 0 {
-                let (down, up) = (steps.max(1) * per_step, (steps + 1) * per_step);
-                let near = if down == up || steps == 0 {
-                    format!("{down}")
-                } else {
-                    format!("{down} or {up}")
-                };
-                return wrong(
-                    "budget.tokens",
-                    format!(
-                        "{} is not a multiple of a step's {}",
-                        dsl::counted(tokens, "token"),
-                        dsl::counted(per_step, "token")
-                    ),
-                    format!("write tokens = {near}"),
-                );
-            }
-            if steps > 1_000_000_000_000 {
-                let message = format!(
-                    "{} are {} of {}",
-                    dsl::counted(tokens, "token"),
-                    dsl::counted(steps, "step"),
-                    dsl::counted(per_step, "token")
-                );
-                return wrong("budget.tokens", message, "lower tokens".to_owned());
-            }
-            Some(Budget { steps, tokens })
-        }
-        (Some(_), Some(_)) => wrong(
+        (Some(FieldValue::Int(steps)), None) => budget_of_steps(*steps as u64, per_step),
+        (None, Some(FieldValue::Int(tokens))) => budget_of_tokens(*tokens as u64, per_step),
+        (Some(_), Some(_)) => Err(bad_budget(
             "budget.tokens",
             "the budget has both steps and tokens".to_owned(),
-            "write one of the two: the other follows".to_owned(),
-        ),
-        (None | Some(_), None | Some(_)) => wrong(
+            "write one of the two: the other follows",
+        )),
+        (None | Some(_), None | Some(_)) => Err(bad_budget(
             "budget",
             "the budget has neither steps nor tokens".to_owned(),
-            "add `steps = 600` under `[budget]`, or `tokens = …`".to_owned(),
-        ),
+            "add `steps = 600` under `[budget]`, or `tokens = …`",
+        )),
     }
+}
+
+fn budget_of_steps(steps: u64, per_step: u64) -> Result<Budget, FieldProblem> {
+    match steps.checked_mul(per_step).filter(|tokens| i64::try_from(*tokens).is_ok()) {
+        Some(tokens) => Ok(Budget { steps, tokens }),
+        None => Err(bad_budget(
+            "budget.steps",
+            format!("{} of {per_step} tokens do not fit into 63 bits", dsl::counted(steps, "step")),
+            "lower steps",
+        )),
+    }
+}
+
+fn budget_of_tokens(tokens: u64, per_step: u64) -> Result<Budget, FieldProblem> {
+    let steps = tokens / per_step;
+    if !tokens.is_multiple_of(per_step) || steps == 0 {
+        let (down, up) = (steps.max(1) * per_step, (steps + 1) * per_step);
+        let nearest =
+            if down == up || steps == 0 { format!("{down}") } else { format!("{down} or {up}") };
+        return Err(bad_budget(
+            "budget.tokens",
+            format!(
+                "{} is not a multiple of a step's {}",
+                dsl::counted(tokens, "token"),
+                dsl::counted(per_step, "token")
+            ),
+            format!("write tokens = {nearest}"),
+        ));
+    }
+    if steps > 1_000_000_000_000 {
+        let message = format!(
+            "{} are {} of {}",
+            dsl::counted(tokens, "token"),
+            dsl::counted(steps, "step"),
+            dsl::counted(per_step, "token")
+        );
+        return Err(bad_budget("budget.tokens", message, "lower tokens"));
+    }
+    Ok(Budget { steps, tokens })
 }
 
 /// `steps` is `None` if the budget is wrong, which was already reported.
@@ -444,8 +456,8 @@ fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<FieldProblem
                 ));
             }
             let less_than_one = |steps: &u64| {
-                let whole = Decimal::from(i64::try_from(*steps).unwrap_or(i64::MAX)).mul(cycle);
-                whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less)
+                let length = Decimal::from(i64::try_from(*steps).unwrap_or(i64::MAX)).mul(cycle);
+                length.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less)
             };
             if let Some(steps) = steps.filter(less_than_one) {
                 problems.push(FieldProblem::new(

@@ -343,7 +343,7 @@ pub(crate) const MEASUREMENTS: &str = "evaluation";
 /// A rule that affects results but is neither a field, nor a primitive or generator, which have their
 /// own revisions.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub struct RevisedRule {
     /// Name in `revision.NAME`.
     pub name: &'static str,
     /// Raised when the same lock begins to give a different number.
@@ -359,14 +359,14 @@ pub struct Rule {
 /// word). From 2 on, a revision is in the id as `revision.NAME`; revision 1, the neutral value, is not
 /// written, so that ids older than this list keep their meaning. A lock with another revision than the
 /// one here is refused, and the error names the rule.
-pub const RULES: &[Rule] = &[
+pub const RULES: &[RevisedRule] = &[
     rule("init", "How a parameter's init rule, key and seed become its first value."),
     rule(
         "loss",
         "The targets that count, the quantity summed over them, and the divisor of the sum.",
     ),
     rule("schedule", "The learning rate at each step, for every kind."),
-    Rule {
+    RevisedRule {
         only: Some((TASK, TEXT)),
         ..rule(
             "text",
@@ -379,11 +379,11 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-const fn rule(name: &'static str, doc: &'static str) -> Rule {
-    Rule { name, revision: 1, doc, only: None }
+const fn rule(name: &'static str, doc: &'static str) -> RevisedRule {
+    RevisedRule { name, revision: 1, doc, only: None }
 }
 
-impl Rule {
+impl RevisedRule {
     /// Whether the rule affects an experiment with these fields.
     pub fn applies(&self, fields: &Fields) -> bool {
         holds(self.only, fields)
@@ -414,7 +414,7 @@ pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
 
 /// The field that was probably meant by a wrong path; never the path itself.
 pub fn suggest(path: &str) -> Option<&'static str> {
-    nearest(path).filter(|near| *near != path)
+    nearest(path).filter(|nearest| *nearest != path)
 }
 
 fn nearest(path: &str) -> Option<&'static str> {
@@ -527,7 +527,7 @@ mod tests {
             assert!(!pair[1].path.starts_with(&format!("{}.", pair[0].path)));
         }
         for def in TABLE.iter() {
-            assert!(find(def.path).is_some_and(|found| found.path == def.path));
+            assert!(find(def.path).is_some_and(|known| known.path == def.path));
             assert!(!def.doc.is_empty() && def.doc.ends_with('.'), "{}", def.path);
             assert!(def.since >= 1 && (def.since == 1) == def.neutral.is_empty(), "{}", def.path);
             if let Some((path, words)) = def.only {
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_paths_are_understood() {
+    fn the_path_meant_is_suggested_for_a_wrong_one() {
         for (wrong, meant) in [
             ("optimizer.learning_rate", "optimizer.lr"),
             ("optimizer.wieght_decay", "optimizer.weight_decay"),

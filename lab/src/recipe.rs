@@ -30,7 +30,7 @@ pub use sweep::{Axis, AxisEntry};
 
 /// The kind of a TOML file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum FileKind {
     /// A recipe of one or more experiments.
     Recipe,
     /// A comparison of recipes.
@@ -61,7 +61,7 @@ pub struct Recipe {
 }
 
 /// The kind of a text: a comparison has arms, or lists them in its sweep and has a treatment.
-pub fn source(text: &str) -> Source {
+pub fn file_kind(text: &str) -> FileKind {
     let tells = |key: &str| ["arms", "treatment"].contains(&key);
     let comparison = match facts::parse(text) {
         Ok(table) => table.keys().any(|key| tells(key.get_ref())),
@@ -71,7 +71,7 @@ pub fn source(text: &str) -> Source {
             line == "[arms]" || line.split('=').next().is_some_and(|key| tells(key.trim()))
         }),
     };
-    if comparison { Source::Comparison } else { Source::Recipe }
+    if comparison { FileKind::Comparison } else { FileKind::Recipe }
 }
 
 /// The TOML of a file of at most [`MAX_SOURCE_BYTES`], or what is wrong with it.
@@ -79,13 +79,13 @@ fn table(sources: &Sources, file: FileId) -> Result<DeTable<'_>, Diagnostics> {
     let text = sources.text(file);
     let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
     if text.len() > MAX_SOURCE_BYTES {
-        let found = diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES);
-        return Err(vec![found]);
+        let too_large = diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES);
+        return Err(vec![too_large]);
     }
-    let found = |errors: Vec<facts::NotToml>| {
+    let not_toml = |errors: Vec<facts::NotToml>| {
         errors.iter().map(|error| diag::not_toml(span(&error.at), &error.message)).collect()
     };
-    facts::parse(text).map_err(found)
+    facts::parse(text).map_err(not_toml)
 }
 
 /// Reads a recipe. None if there are errors; all of them are reported, each at its line.
@@ -133,7 +133,7 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
                             let value = field::canonical(def, value);
                             recipe.written.insert(fact.path.clone(), value);
                         }
-                        Err(why) => diagnostics.push(diag::bad_value(at, &fact.path, &why)),
+                        Err(reason) => diagnostics.push(diag::bad_value(at, &fact.path, &reason)),
                     }
                     recipe.spans.insert(fact.path.clone(), at);
                 }
@@ -209,7 +209,7 @@ fn arch_ref(importer: &str, value: &DeValue<'_>) -> Option<ArchRef> {
 
 impl Recipe {
     /// The span of a field, or the nearest one.
-    pub fn place(&self, path: &str) -> Span {
+    pub fn span_of(&self, path: &str) -> Span {
         let section = path.split('.').next().unwrap_or(path);
         let known = self.spans.get(path).or_else(|| self.spans.get(section));
         known.copied().unwrap_or(Span::new(self.file, 0, 0))
@@ -245,8 +245,8 @@ impl Recipe {
             match Experiment::new(name, source.to_owned(), arch, point.fields) {
                 Ok(experiment) => experiments.push(experiment),
                 Err(problems) => {
-                    for found in problems {
-                        self.report(&found, &mut diagnostics);
+                    for problem in problems {
+                        self.report(&problem, &mut diagnostics);
                     }
                 }
             }
@@ -255,11 +255,11 @@ impl Recipe {
     }
 
     /// Adds a problem once, even if several points have it.
-    fn report(&self, found: &FieldProblem, diagnostics: &mut Diagnostics) {
-        let FieldProblem { path, code, message, help } = found;
-        let made = diag::problem(self.place(path), code, message, help);
-        if !diagnostics.iter().any(|d| d.message == made.message) {
-            diagnostics.push(made);
+    fn report(&self, problem: &FieldProblem, diagnostics: &mut Diagnostics) {
+        let FieldProblem { path, code, message, help } = problem;
+        let diagnostic = diag::problem(self.span_of(path), code, message, help);
+        if !diagnostics.iter().any(|d| d.message == diagnostic.message) {
+            diagnostics.push(diagnostic);
         }
     }
 }

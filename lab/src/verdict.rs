@@ -41,18 +41,18 @@ use index::{Index, Layer, slot_of};
 use judge::{Judge, effective};
 use names::Names;
 use sources::Sources;
-use treatment::{Arms, Entry, bring, resolve};
+use treatment::{Arms, TreatmentEntry, bring, resolve};
 
 pub(crate) use shown::percent;
 
 pub use fills::{Fills, fills};
 pub use model::{
-    Change, Declared, Erased, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Proof,
-    Redefined, Replaced, Side, Subject, Trainer, Verdict, What,
+    Change, Declared, Erased, Meaning, Namesake, NodeChange, Origin, Outcome, Proof, Redefined,
+    Replaced, Side, SourceLine, Subject, Trainer, Verdict, What,
 };
 pub use names::{definitions, redefinitions};
 pub use refusal::Refusal;
-pub use report::{Report, json, text};
+pub use report::{DiffReport, json, text};
 
 /// Compares two arms for a treatment. The verdict does not depend on their order.
 pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Verdict, Refusal> {
@@ -139,11 +139,11 @@ impl Judge<'_> {
     }
 
     /// The treatment's entries, each with the fields it covers.
-    fn entries(&self, treatment: &[String]) -> Result<Vec<Entry>, Refusal> {
+    fn entries(&self, treatment: &[String]) -> Result<Vec<TreatmentEntry>, Refusal> {
         let tables = self.effective.as_ref().map(|[a, b]| [a, b]);
         let arms = Arms { pair: &self.pair(), tables, fills: self.fills, names: &self.names };
         let entries = treatment.iter().map(|text| resolve(text, arms));
-        let mut entries = entries.collect::<Result<Vec<Entry>, Refusal>>()?;
+        let mut entries = entries.collect::<Result<Vec<TreatmentEntry>, Refusal>>()?;
         self.check_overlap(&entries)?;
         if let Some(tables) = tables {
             bring(&mut entries, tables);
@@ -151,7 +151,7 @@ impl Judge<'_> {
         Ok(entries)
     }
 
-    fn declared(&self, entry: &Entry) -> Declared {
+    fn declared(&self, entry: &TreatmentEntry) -> Declared {
         let mut changes: Vec<Change> =
             entry.cells.iter().flat_map(|(path, layers)| self.cell_changes(path, layers)).collect();
         for (path, layers) in &entry.cells {

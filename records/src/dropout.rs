@@ -29,10 +29,10 @@ pub fn key(dropout: u64, data: u64) -> u64 {
 }
 
 impl Mask {
-    /// The draws of the call `place` at this rate, which is below 1.
-    pub fn new(key: u64, place: &str, rate: f64) -> Mask {
+    /// The draws of a call, by its name in the graph, at this rate, which is below 1.
+    pub fn new(key: u64, call: &str, rate: f64) -> Mask {
         let mut hasher = Hasher::new_derive_key("canonc 1 dropout");
-        hasher.update(&key.to_le_bytes()).update(place.as_bytes());
+        hasher.update(&key.to_le_bytes()).update(call.as_bytes());
         let two_to_32 = 4_294_967_296.0;
         Mask {
             philox: Philox::new(&hasher.finalize()).key(),
@@ -76,9 +76,9 @@ mod tests {
     fn the_bits_never_change() {
         // Every run with dropout depends on these bits.
         let mut hasher = Hasher::new();
-        for (rate, place) in [(0.1, "layers.3.dropout.0"), (0.5, "dropout.0")] {
+        for (rate, call) in [(0.1, "layers.3.dropout.0"), (0.5, "dropout.0")] {
             for window in [0, 7, 1 << 40] {
-                let mask = Mask::new(42, place, rate);
+                let mask = Mask::new(42, call, rate);
                 let kept = kept(&mask, window, 64, 1001);
                 hasher.update(&kept.iter().map(|kept| u8::from(*kept)).collect::<Vec<_>>());
             }
@@ -93,10 +93,10 @@ mod tests {
     #[test]
     fn any_cut_gives_equal_bits() {
         let mask = Mask::new(3, "layers.0.dropout.1", 0.3);
-        let whole = kept(&mask, 5, 0, 323);
+        let full = kept(&mask, 5, 0, 323);
         for at in [0, 1, 31, 32, 33, 200, 323] {
-            let parts = [kept(&mask, 5, 0, at), kept(&mask, 5, at as u64, whole.len() - at)];
-            assert_eq!(parts.concat(), whole);
+            let parts = [kept(&mask, 5, 0, at), kept(&mask, 5, at as u64, full.len() - at)];
+            assert_eq!(parts.concat(), full);
         }
     }
 
@@ -104,8 +104,8 @@ mod tests {
     fn a_share_of_about_the_rate_is_dropped_independently() {
         let count = 1 << 16;
         for rate in [0.0, 0.1, 0.5, 0.9] {
-            let of = |key, place, window| kept(&Mask::new(key, place, rate), window, 0, count);
-            let one = of(1, "dropout.0", 0);
+            let kept_by = |key, call, window| kept(&Mask::new(key, call, rate), window, 0, count);
+            let one = kept_by(1, "dropout.0", 0);
             let share = |kept: &mut dyn Iterator<Item = bool>| {
                 kept.filter(|kept| !kept).count() as f64 / count as f64
             };
@@ -115,8 +115,12 @@ mod tests {
             assert!(off(share(&mut one.iter().copied()), rate) < 4.0, "{rate}");
             // Neighbours, windows, places and keys: both of a pair are dropped with the product of the rates.
             let shifted: Vec<bool> = one.iter().skip(1).chain(&one[..1]).copied().collect();
-            let others =
-                [shifted, of(1, "dropout.0", 1), of(1, "dropout.1", 0), of(2, "dropout.0", 0)];
+            let others = [
+                shifted,
+                kept_by(1, "dropout.0", 1),
+                kept_by(1, "dropout.1", 0),
+                kept_by(2, "dropout.0", 0),
+            ];
             for other in others {
                 let both = share(&mut one.iter().zip(&other).map(|(a, b)| *a || *b));
                 assert!(off(both, rate * rate) < 4.0, "{rate}: {both}");

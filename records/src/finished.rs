@@ -59,7 +59,7 @@ pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<R
         Err(error) => return Err(cannot_read(&path, &error)),
     };
     let attestation = Attestation::parse(&text)
-        .map_err(|why| mismatch(paths, &format!("attestation.toml: {why}")))?;
+        .map_err(|reason| mismatch(paths, &format!("attestation.toml: {reason}")))?;
     let records = records(paths, expected, &attestation)?;
     Ok((attestation, records))
 }
@@ -237,7 +237,7 @@ pub(crate) fn order(expected: Expected<'_>, records: &[Record]) -> Result<Reache
                 return Err(format!(
                     "line {} of metrics.jsonl is {}, which is out of order",
                     at + 1,
-                    record.place()
+                    record.title()
                 ));
             }
         }
@@ -303,8 +303,8 @@ pub(crate) fn of_suites(expected: Expected<'_>, records: &[Record]) -> Result<us
     for record in records {
         let Record::Evaluation(Evaluation { step, suites, .. }) = record else { continue };
         let last = *step == expected.steps;
-        if let Some(why) = metrics::mismatch_of_suites(suites, expected.tasks, last) {
-            return Err(format!("the evaluation after step {step} {why}"));
+        if let Some(reason) = metrics::mismatch_of_suites(suites, expected.tasks, last) {
+            return Err(format!("the evaluation after step {step} {reason}"));
         }
         count += 1;
     }

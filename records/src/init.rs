@@ -21,13 +21,16 @@ use philox::Philox;
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadRule {
     rule: InitRule<f64>,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl fmt::Display for BadRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rule, why } = self;
-        write!(f, "the init rule {rule} cannot be used: {why}\nhelp: correct the rule in the arch")
+        let Self { rule, reason } = self;
+        write!(
+            f,
+            "the init rule {rule} cannot be used: {reason}\nhelp: correct the rule in the arch"
+        )
     }
 }
 
@@ -83,28 +86,31 @@ pub fn fill(
 
 /// Checks that the rule's numbers define a distribution.
 pub fn check(rule: &InitRule<f64>) -> Result<(), BadRule> {
-    let why = |holds: bool, why| if holds { Ok(()) } else { Err(BadRule { rule: *rule, why }) };
-    let range =
-        |lo: f64, hi: f64| why(lo.is_finite() && hi.is_finite() && lo <= hi, "it needs lo <= hi");
-    let spread = |std: f64| why(std.is_finite() && std >= 0.0, "std must be 0 or more");
+    let require = |holds: bool, reason| {
+        if holds { Ok(()) } else { Err(BadRule { rule: *rule, reason }) }
+    };
+    let range = |lo: f64, hi: f64| {
+        require(lo.is_finite() && hi.is_finite() && lo <= hi, "it needs lo <= hi")
+    };
+    let spread = |std: f64| require(std.is_finite() && std >= 0.0, "std must be 0 or more");
     match *rule {
         InitRule::Ones | InitRule::Zeros => Ok(()),
-        InitRule::Constant(value) => why(value.is_finite(), "the value must be finite"),
+        InitRule::Constant(value) => require(value.is_finite(), "the value must be finite"),
         InitRule::Normal { std } => spread(std),
         InitRule::TruncNormal { std, bound } => {
             spread(std)?;
-            why(bound.is_finite() && bound > 0.0, "the bound must be above 0")
+            require(bound.is_finite() && bound > 0.0, "the bound must be above 0")
         }
         InitRule::Uniform { limit } => {
-            why(limit.is_finite() && limit >= 0.0, "limit must be 0 or more")
+            require(limit.is_finite() && limit >= 0.0, "limit must be 0 or more")
         }
         InitRule::LogUniform { lo, hi } => {
             range(lo, hi)?;
-            why(lo >= 0.0 && hi > 0.0, "a logarithm needs lo >= 0 and hi > 0")
+            require(lo >= 0.0 && hi > 0.0, "a logarithm needs lo >= 0 and hi > 0")
         }
         InitRule::TimeStep { lo, hi, floor } => {
             range(lo, hi)?;
-            why(
+            require(
                 lo > 0.0 && floor.is_finite() && floor >= 0.0,
                 "a time step needs lo > 0 and floor >= 0",
             )
@@ -164,13 +170,13 @@ mod tests {
             first in 0u64..1 << 40,
             cuts in prop::collection::vec(0usize..2000, 0..4),
         ) {
-            let whole = filled(rule, seed, "layers.0.mixer.wq", first, 2000);
+            let full = filled(rule, seed, "layers.0.mixer.wq", first, 2000);
             let mut cuts = cuts;
             cuts.extend([0, 2000]);
             cuts.sort_unstable();
             for pair in cuts.windows(2) {
                 let part = filled(rule, seed, "layers.0.mixer.wq", first + pair[0] as u64, pair[1] - pair[0]);
-                let same = part.iter().zip(&whole[pair[0]..]).all(|(one, two)| one.to_bits() == two.to_bits());
+                let same = part.iter().zip(&full[pair[0]..]).all(|(one, two)| one.to_bits() == two.to_bits());
                 prop_assert!(same);
             }
         }
@@ -354,36 +360,37 @@ mod tests {
                     .iter()
                     .map(|&value| f64::from(value))
                     .collect();
-                let own_mean = values.iter().sum::<f64>() / count;
-                let variance = values.iter().map(|value| (value - own_mean).powi(2)).sum::<f64>()
-                    / (count - 1.0);
-                let own = [
-                    own_mean,
+                let sample_mean = values.iter().sum::<f64>() / count;
+                let variance =
+                    values.iter().map(|value| (value - sample_mean).powi(2)).sum::<f64>()
+                        / (count - 1.0);
+                let sampled = [
+                    sample_mean,
                     variance.sqrt(),
                     values.iter().fold(0.0, |most, value| value.abs().max(most)),
                 ];
                 let released = ["mean", "std", "absmax"].map(|name| stats[name].as_f64().unwrap());
-                for [sample_mean, sample_std, most] in [own, released] {
+                for [sample_mean, sample_std, most] in [sampled, released] {
                     // 5e-6: the released numbers are rounded to five decimals.
                     let error = std / count.sqrt();
-                    let place =
+                    let context =
                         format!("{model} {path} {rule:?}: {sample_mean} {sample_std} {most}");
                     assert!(
                         (sample_mean - mean).abs() <= 6.0 * error + 6e-6,
-                        "mean {mean}, {place}"
+                        "mean {mean}, {context}"
                     );
                     // Kurtosis is at most 9 for these laws (ln U), so this covers the standard deviation's error.
                     assert!(
                         (sample_std - std).abs() <= 6.0 * error * 1.5 + 6e-6,
-                        "std {std}, {place}"
+                        "std {std}, {context}"
                     );
-                    assert!(most <= bound + 6e-6, "bound {bound}, {place}");
+                    assert!(most <= bound + 6e-6, "bound {bound}, {context}");
                     if bound.is_finite()
                         && std > 0.0
                         && count > 1e4
                         && !matches!(rule, InitRule::TruncNormal { .. })
                     {
-                        assert!(most > 0.99 * bound, "bound {bound}, {place}");
+                        assert!(most > 0.99 * bound, "bound {bound}, {context}");
                     }
                 }
                 checked += 1;

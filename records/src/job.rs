@@ -244,8 +244,8 @@ impl Job {
     }
 
     /// Another reader of the same training windows, for a thread that reads ahead.
-    pub fn reader(&self) -> Reader {
-        Reader { train: self.train.clone(), counts: (self.micro_batches, self.rows) }
+    pub fn reader(&self) -> BatchReader {
+        BatchReader { train: self.train.clone(), counts: (self.micro_batches, self.rows) }
     }
 
     /// Every parameter's path, shape and number of moments, in parameter order.
@@ -268,13 +268,13 @@ impl Job {
 
 /// A reader of a job's training windows.
 #[derive(Clone, Debug)]
-pub struct Reader {
+pub struct BatchReader {
     train: Windows,
     /// Micro-batches in one step, and windows in one micro-batch.
     counts: (u64, u64),
 }
 
-impl Reader {
+impl BatchReader {
     /// One micro-batch of the step after `step` updates.
     pub fn batch(&mut self, step: u64, index: u64) -> Result<Batch, Problem> {
         micro_batch(&mut self.train, self.counts, step, index)

@@ -58,7 +58,7 @@ struct Read {
     heads: Vec<Digest>,
     lines: Vec<String>,
     /// Bytes of complete lines.
-    whole: u64,
+    complete: u64,
     /// The rest: a line cut off when a process ended.
     torn: Option<String>,
 }
@@ -77,7 +77,7 @@ pub fn torn(path: &Path) -> Result<Option<String>, Problem> {
 
 /// The records of a log, and the chain after each.
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), Problem> {
-    let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;
+    let Read { heads, lines, complete: _, torn: _ } = read_lines(path)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
         let position = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
@@ -111,9 +111,9 @@ impl Log {
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
         // A new file's name is part of the folder, so sync the folder.
         sync_folder(parent(path)).map_err(write)?;
-        let Read { heads, lines, whole, torn } = read_lines(path)?;
+        let Read { heads, lines, complete, torn } = read_lines(path)?;
         if torn.is_some() {
-            file.set_len(whole).and_then(|()| file.sync_all()).map_err(write)?;
+            file.set_len(complete).and_then(|()| file.sync_all()).map_err(write)?;
         }
         let mut to_prove = lines;
         to_prove.reverse();
@@ -246,7 +246,7 @@ fn read_lines(path: &Path) -> Result<Read, Problem> {
                 }
                 read.heads.push(head);
                 read.lines.push(text.to_owned());
-                read.whole += line.len() as u64;
+                read.complete += line.len() as u64;
             }
         }
         number += 1;
@@ -284,7 +284,7 @@ fn differs(path: &Path, logged: &str, record: &Record) -> Problem {
     let help = "check what changed since: the machine, the build of canonc or libtorch, or failing memory; a new \
      folder (--dir) starts the run again without this claim";
     Problem::finding(
-        format!("{} differs from {}: {}", record.place(), path.display(), what.join("; ")),
+        format!("{} differs from {}: {}", record.title(), path.display(), what.join("; ")),
         help,
     )
 }
@@ -372,24 +372,24 @@ mod tests {
     fn a_torn_last_line_is_cut_and_any_cut_is_one() {
         let records = [start(), step(1, 2.0), step(2, 1.0)];
         let folder = Folder::with(&records);
-        let whole = std::fs::read(folder.path()).unwrap();
-        let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
-        for end in last + 1..whole.len() {
-            std::fs::write(folder.path(), &whole[..end]).unwrap();
+        let full = std::fs::read(folder.path()).unwrap();
+        let last = full[..full.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        for end in last + 1..full.len() {
+            std::fs::write(folder.path(), &full[..end]).unwrap();
             let mut log = folder.log();
             assert!(log.cut().is_some(), "{end}");
             for record in &records[..2] {
                 assert_eq!(log.append(record, &Faults::none()).unwrap(), Appended::Proved);
             }
             assert_eq!(log.append(&records[2], &Faults::none()).unwrap(), Appended::New);
-            assert_eq!(std::fs::read(folder.path()).unwrap(), whole);
+            assert_eq!(std::fs::read(folder.path()).unwrap(), full);
         }
         // After a crash of the machine: allocated space that was never written.
-        let mut holes = whole[..last].to_vec();
+        let mut holes = full[..last].to_vec();
         holes.extend([0; 100]);
         std::fs::write(folder.path(), holes).unwrap();
         assert!(folder.log().cut().is_some());
-        assert_eq!(std::fs::read(folder.path()).unwrap(), whole[..last]);
+        assert_eq!(std::fs::read(folder.path()).unwrap(), full[..last]);
     }
 
     #[test]

@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_required_needs_nothing() {
+    fn a_spec_without_requirements_sets_no_variable() {
         assert_eq!(required_env(&PlatformSpec::default()), []);
         assert_eq!(needs_reexec(&PlatformSpec::default(), |_| None), None);
     }
 
     #[test]
-    fn what_a_full_spec_sets() {
+    fn a_full_spec_sets_every_required_variable() {
         let env: Vec<String> =
             required_env(&FULL).iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_seen() {
+    fn the_host_has_cores_and_a_system_name() {
         let host = observe_host();
         assert!(host.cores >= 1 && host.system.contains('/'), "{host:?}");
     }

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line() {
+    fn a_progress_line_shows_loss_speed_and_time_left() {
         let mut progress = Progress::new(600, 4096);
         let line = progress.step(150, Some(2.345_67), 3e-3, 0.1).to_string();
         assert_eq!(line, "step 150/600 (25%)  loss 2.3457  lr 3.00e-3  41.0k tok/s  45 s left");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_and_sizes_for_people() {
+    fn spans_and_sizes_are_readable() {
         let spans = [0.0, 9.26, 59.4, 200.0, 3600.0 * 5.0 + 420.0, 86400.0 * 12.1].map(span);
         assert_eq!(spans, ["0.0 s", "9.3 s", "59 s", "3 min 20 s", "5 h 07 min", "12 d 2 h"]);
         assert_eq!([0, 1023, 1536, 3 << 30].map(bytes), ["0 B", "1023 B", "1.5 KiB", "3.0 GiB"]);

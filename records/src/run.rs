@@ -128,16 +128,16 @@ impl RunFolder {
         refuse_links(&paths)?;
         let writer = hold(&paths.writer())?;
         sweep(folder).map_err(io(folder))?;
-        let found = match disk::read_text(&paths.lock(), disk::SMALL) {
-            Ok(found) => Some(found),
+        let recorded = match disk::read_text(&paths.lock(), disk::SMALL) {
+            Ok(recorded) => Some(recorded),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(cannot_read(&paths.lock(), &error)),
         };
-        if let Some(found) = &found {
-            belongs(found)?;
+        if let Some(recorded) = &recorded {
+            belongs(recorded)?;
         }
         // A finished run keeps the lock that it attested, even if another lock of the same training has another name.
-        if found.as_deref() != Some(lock_text) && !paths.attestation().exists() {
+        if recorded.as_deref() != Some(lock_text) && !paths.attestation().exists() {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
@@ -172,11 +172,11 @@ impl RunFolder {
         self.watched().append(&self.paths.timings(), line, false)
     }
 
-    /// Refuses to go on if another program has changed a log or taken the writer's file away; with `whole`, every byte of
+    /// Refuses to go on if another program has changed a log or taken the writer's file away; with `contents`, every byte of
     /// them is compared.
-    pub fn check(&self, whole: bool) -> Result<(), Problem> {
+    pub fn check(&self, contents: bool) -> Result<(), Problem> {
         in_place(&self.writer, &self.paths.writer())?;
-        self.watched().check(whole)
+        self.watched().check(contents)
     }
 
     fn watched(&self) -> std::sync::MutexGuard<'_, Watched> {
@@ -207,7 +207,7 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), Problem> {
 /// A run writes only to files in its own folder; a link there would lead to another one.
 fn refuse_links(paths: &Paths) -> Result<(), Problem> {
     let checkpoints = paths.checkpoints();
-    if fs::symlink_metadata(&checkpoints).is_ok_and(|found| !found.is_dir()) {
+    if fs::symlink_metadata(&checkpoints).is_ok_and(|metadata| !metadata.is_dir()) {
         return Err(Problem::finding(
             format!(
                 "{} is a link or a file, not a run's folder of checkpoints",
@@ -227,7 +227,7 @@ fn refuse_links(paths: &Paths) -> Result<(), Problem> {
         paths.writer(),
         paths.checkpoints().join(POINTER),
     ] {
-        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
             return Err(Problem::finding(
                 format!("{} is a link, a folder or a device, not a file of a run", path.display()),
                 "put the file itself there, or name another folder with --dir",

@@ -75,7 +75,7 @@ pub fn check(schedule: &Schedule<f64>, total: u64) -> Result<(), BadSchedule> {
             ratio(lr_min_ratio, decay == Decay::Hyperbola, "lr_min_ratio")?;
             ratio(cycle, true, "cycle")?;
             ratio(decay_fraction, false, "decay_fraction")?;
-            if whole(total, cycle) == 0 && total > 0 {
+            if part_of_steps(total, cycle) == 0 && total > 0 {
                 return bad(
                     format!("schedule: a cycle of {cycle} of {total} steps is less than one step"),
                     "raise cycle, or the number of steps",
@@ -148,18 +148,18 @@ fn decaying(step: u64, total: u64, cycle: f64, fraction: f64) -> f64 {
     if step >= total {
         return 1.0;
     }
-    let length = whole(total, cycle).max(1);
-    let steps = whole(length, fraction);
+    let length = part_of_steps(total, cycle).max(1);
+    let steps = part_of_steps(length, fraction);
     let done = (step % length).saturating_sub(length - steps);
     if done == 0 { 0.0 } else { done as f64 / steps as f64 }
 }
 
 /// The reference's decay, with its own way of counting: a decay's length is a share of all steps up to its end.
 fn hyperbola(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -> f64 {
-    let length = whole(total, cycle).max(1);
+    let length = part_of_steps(total, cycle).max(1);
     let mut end = length * (step / length + 1);
     // At the very last step the end is the run's, but the decay's length is still the next cycle's.
-    let decaying = whole(end, decay);
+    let decaying = part_of_steps(end, decay);
     if step == total {
         end = total;
     }
@@ -175,7 +175,7 @@ fn hyperbola(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -
 }
 
 /// That part of `steps`, in whole steps.
-fn whole(steps: u64, part: f64) -> u64 {
+fn part_of_steps(steps: u64, part: f64) -> u64 {
     (steps as f64 * part) as u64
 }
 

@@ -28,7 +28,7 @@ use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
 pub use own::{check as check_own, last_state};
-pub use report::{Claim, Report, Subject};
+pub use report::{Claim, Subject, VerifyReport};
 pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
@@ -43,26 +43,14 @@ pub fn verify(
     folder: &Path,
     documents: Option<Arc<TextIndex>>,
     which: Remake,
-) -> Result<Report, Problem> {
+) -> Result<VerifyReport, Problem> {
     let paths = Paths::new(folder);
-    let mut report = Report::default();
+    let mut report = VerifyReport::default();
     special_files(&paths, &mut report);
     if !report.broken.is_empty() {
         return Ok(report);
     }
-    let Some(text) = lock_text(&paths, &mut report)? else { return Ok(report) };
-    let name = paths.lock().display().to_string();
-    let experiment = match read_experiment(&name, &text) {
-        Ok(experiment) => experiment,
-        Err(error) => {
-            report.broken(error.message);
-            return Ok(report);
-        }
-    };
-    report.recomputed(
-        Subject::Lock,
-        format!("lock {}: every line follows from its text", experiment.id().short()),
-    );
+    let Some((text, experiment)) = read_lock(&paths, &mut report)? else { return Ok(report) };
     let (attestation, circumstances) = match attestation(&paths) {
         None => (None, None),
         Some(Ok((attestation, circumstances))) => (Some(Ok(attestation)), Some(circumstances)),
@@ -111,12 +99,33 @@ pub fn verify(
     Ok(report)
 }
 
+/// The lock's text and what it means; `None` if it is broken.
+fn read_lock(
+    paths: &Paths,
+    report: &mut VerifyReport,
+) -> Result<Option<(String, Experiment)>, Problem> {
+    let Some(text) = lock_text(paths, report)? else { return Ok(None) };
+    let name = paths.lock().display().to_string();
+    let experiment = match read_experiment(&name, &text) {
+        Ok(experiment) => experiment,
+        Err(error) => {
+            report.broken(error.message);
+            return Ok(None);
+        }
+    };
+    report.recomputed(
+        Subject::Lock,
+        format!("lock {}: every line follows from its text", experiment.id().short()),
+    );
+    Ok(Some((text, experiment)))
+}
+
 /// Checks what the lock and the documents say about the log's lines.
 fn check_log(
     log: &Log,
     experiment: &Experiment,
     (text, documents, which): (&str, Option<Arc<TextIndex>>, Remake),
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     log::check_rates(log, experiment, report);
     log::check_suites(log, experiment, report);
@@ -150,7 +159,7 @@ fn check_log(
 }
 
 /// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.
-fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Report) {
+fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut VerifyReport) {
     let bytes = lab::field::FieldValue::text("bytes");
     match documents.check() {
         Ok(()) if experiment.value("data.tokenizer") == Some(&bytes) => report.recomputed(
@@ -195,7 +204,7 @@ const CHECKPOINT_FILES: [&str; 5] = [
 
 /// Reports files that cannot be regular files of a run: reading a pipe never ends, and a device or a huge sparse file
 /// fills the memory.
-fn special_files(paths: &Paths, report: &mut Report) {
+fn special_files(paths: &Paths, report: &mut VerifyReport) {
     let checkpoints = paths.checkpoints();
     if checkpoints.exists() && !checkpoints.is_dir() {
         report.broken("checkpoints is not a folder");
@@ -238,7 +247,7 @@ fn special_files(paths: &Paths, report: &mut Report) {
 }
 
 /// The lock's text; `None` if a run's folder has lost it.
-fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, Problem> {
+fn lock_text(paths: &Paths, report: &mut VerifyReport) -> Result<Option<String>, Problem> {
     let error = match disk::read_text(&paths.lock(), disk::SMALL) {
         Ok(text) => return Ok(Some(text)),
         Err(error) => error,
@@ -268,7 +277,7 @@ fn attestation(paths: &Paths) -> Option<Result<(Attestation, Circumstances), Str
 const MAX_DRAWN: u64 = 1 << 33;
 
 /// Checks the initial weights by drawing them again from the lock's seed.
-fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
+fn check_initial(log: &Log, experiment: &Experiment, report: &mut VerifyReport) {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
@@ -296,7 +305,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
 }
 
 /// Refuses files in the folder that do not belong to a run; hidden files, which nothing reads, are named.
-fn other_files(paths: &Paths, report: &mut Report) -> Result<(), Problem> {
+fn other_files(paths: &Paths, report: &mut VerifyReport) -> Result<(), Problem> {
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);
     let (mut strange, mut hidden) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
@@ -320,7 +329,7 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), Problem> {
 }
 
 /// Reports the claims that only a full rerun could prove, or that nothing can.
-fn report_trusted(log: Option<&Log>, report: &mut Report) {
+fn report_trusted(log: Option<&Log>, report: &mut VerifyReport) {
     let (steps, evaluations) =
         log.map_or((0, 0), |log| (log.steps().count(), log.evaluations().count()));
     if steps > 0 {

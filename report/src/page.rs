@@ -26,7 +26,7 @@ use crate::scores;
 
 pub use contents::{Heading, PageContents, Part};
 pub use published::{NoSuchModel, Published};
-pub use run::{Logged, MOST_POINTS, Run, is_text, read, read_so_far};
+pub use run::{Logged, MOST_POINTS, PageRun, is_text, read, read_so_far};
 pub(crate) use run::{started, step_seconds};
 pub use spikes::Spike;
 

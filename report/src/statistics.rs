@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
+    fn the_median_of_an_even_count_is_the_middle_mean() {
         assert_eq!(median(&[]).to_bits(), 0.0f64.to_bits());
         assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
         assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);

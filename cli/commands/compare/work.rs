@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use lab::comparison::{Comparison, Run};
+use lab::comparison::{Comparison, ComparisonRun};
 use records::run::Paths;
 
 use super::CompareArgs;
@@ -70,7 +70,7 @@ fn next(
 /// Trains a run if it is missing and nobody else does; `None` if there was nothing to do.
 fn one(
     trainer: Trainer<'_>,
-    run: &Run,
+    run: &ComparisonRun,
     lease: Duration,
     claimed: &mut Vec<(String, String)>,
 ) -> Result<Option<Exit>, Failure> {

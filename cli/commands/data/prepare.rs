@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use data::text::file;
-use data::text::index::{OnBadLine, Report};
+use data::text::index::{LineCounts, OnBadLine};
 use data::text::lines::Field;
 use data::text::prepare::{
     Done, Fault, Format, News, Plain, PrepareOutcome, Request, SourceInput, format_of_file,
@@ -269,7 +269,12 @@ pub(super) fn workers(asked: Option<u16>) -> usize {
     )
 }
 
-fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Result<(), Failure> {
+fn say(
+    report: &LineCounts,
+    warnings: &[String],
+    out: &Path,
+    replaced: bool,
+) -> Result<(), Failure> {
     if report.malformed > 0 {
         for line in report.malformed_lines().lines() {
             output::note(line);

@@ -2,7 +2,7 @@
 //! compares.
 
 use compiler::program::Compiled;
-use lab::experiment::{Line, field_lines};
+use lab::experiment::{FieldLine, field_lines};
 use serde::Serialize;
 
 use crate::fail::{Exit, Outcome};
@@ -20,8 +20,8 @@ pub(super) fn show<'a>(archs: impl Iterator<Item = &'a Compiled>, as_json: bool)
 }
 
 fn text(arch: &Compiled) -> String {
-    let row = |line: Line| {
-        let Line { path, value, written } = line;
+    let row = |line: FieldLine| {
+        let FieldLine { path, value, written } = line;
         vec![path, value, if written { "written" } else { "default" }.to_owned()]
     };
     let rows: Vec<Vec<String>> = field_lines(&arch.fields).into_iter().map(row).collect();

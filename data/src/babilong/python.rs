@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 /// The value assigned to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum Literal {
     Text(String),
-    Dict(BTreeMap<String, Value>),
+    Dict(BTreeMap<String, Literal>),
 }
 
 /// Maximum nesting of dictionaries.
 const DEPTH: usize = 16;
 
 /// All literal assignments, including single entries (`NAME['key'] = …`). Later ones replace earlier ones.
-pub(super) fn assignments(source: &str) -> BTreeMap<String, Value> {
+pub(super) fn assignments(source: &str) -> BTreeMap<String, Literal> {
     let mut values = BTreeMap::new();
     for line in tokens(source).split(|token| *token == Token::Sign(LINE)) {
         let (name, key, from) = match line {
@@ -35,8 +35,8 @@ pub(super) fn assignments(source: &str) -> BTreeMap<String, Value> {
             values.insert(name.to_owned(), value);
             continue;
         };
-        let dict = values.entry(name.to_owned()).or_insert_with(|| Value::Dict(BTreeMap::new()));
-        if let Value::Dict(entries) = dict {
+        let dict = values.entry(name.to_owned()).or_insert_with(|| Literal::Dict(BTreeMap::new()));
+        if let Literal::Dict(entries) = dict {
             entries.insert(key, value);
         }
     }
@@ -56,20 +56,20 @@ enum Token<'a> {
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
-    known: &'a BTreeMap<String, Value>,
+    known: &'a BTreeMap<String, Literal>,
 }
 
 impl Parser<'_> {
-    fn value(&mut self, depth: usize) -> Option<Value> {
+    fn value(&mut self, depth: usize) -> Option<Literal> {
         match self.tokens.get(self.at)? {
             Token::Sign('{') if depth < DEPTH => self.dict(depth),
             Token::Name(_) | Token::Text { .. } | Token::Sign(_) => {
-                self.text(depth).map(Value::Text)
+                self.text(depth).map(Literal::Text)
             }
         }
     }
 
-    fn dict(&mut self, depth: usize) -> Option<Value> {
+    fn dict(&mut self, depth: usize) -> Option<Literal> {
         let mut entries = BTreeMap::new();
         self.at += 1;
         while !self.take('}') {
@@ -86,26 +86,26 @@ impl Parser<'_> {
                 return None;
             }
         }
-        Some(Value::Dict(entries))
+        Some(Literal::Dict(entries))
     }
 
     /// Adjacent strings or strings joined by `+`, names of strings, and parentheses around them.
     fn text(&mut self, depth: usize) -> Option<String> {
-        let mut whole = String::new();
+        let mut joined = String::new();
         loop {
             match self.tokens.get(self.at)? {
                 Token::Text { text, format } => {
                     self.at += 1;
-                    whole.push_str(&if *format { self.formatted(text) } else { text.clone() });
+                    joined.push_str(&if *format { self.formatted(text) } else { text.clone() });
                 }
                 Token::Name(name) => {
-                    let Value::Text(text) = self.known.get(*name)? else { return None };
+                    let Literal::Text(text) = self.known.get(*name)? else { return None };
                     self.at += 1;
-                    whole.push_str(text);
+                    joined.push_str(text);
                 }
                 Token::Sign('(') if depth < DEPTH => {
                     self.at += 1;
-                    whole.push_str(&self.text(depth + 1)?);
+                    joined.push_str(&self.text(depth + 1)?);
                     if !self.take(')') {
                         return None;
                     }
@@ -114,34 +114,34 @@ impl Parser<'_> {
             }
             let next_is_text = matches!(self.tokens.get(self.at), Some(Token::Text { .. }));
             if !next_is_text && !self.take('+') {
-                return Some(whole);
+                return Some(joined);
             }
         }
     }
 
     /// Fills in the known names of an f-string. Unknown names are left unchanged.
     fn formatted(&self, text: &str) -> String {
-        let mut whole = String::new();
+        let mut filled = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
-            whole.push_str(before);
+            filled.push_str(before);
             let known =
                 after.split_once('}').and_then(|(name, after)| match self.known.get(name)? {
-                    Value::Text(text) => Some((text, after)),
-                    Value::Dict(_) => None,
+                    Literal::Text(text) => Some((text, after)),
+                    Literal::Dict(_) => None,
                 });
             match known {
                 Some((text, after)) => {
-                    whole.push_str(text);
+                    filled.push_str(text);
                     rest = after;
                 }
                 None => {
-                    whole.push('{');
+                    filled.push('{');
                     rest = after;
                 }
             }
         }
-        whole + rest
+        filled + rest
     }
 
     fn take(&mut self, sign: char) -> bool {
@@ -235,8 +235,8 @@ fn string(text: &str) -> Option<(Token<'_>, &str)> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::Text(text.to_owned())
+    fn text(text: &str) -> Literal {
+        Literal::Text(text.to_owned())
     }
 
     #[test]
@@ -277,9 +277,9 @@ G = 'later'
         assert_eq!(values["C"], text("one two{x}\n"));
         assert_eq!((&values["G"], &values["H"]), (&text("later"), &text("in a block")));
         assert_eq!((&values["I"], &values["K"]), (&text("{x}\ngoes on"), &text("a")));
-        let Value::Dict(dict) = &values["D"] else { panic!("{values:?}") };
+        let Literal::Dict(dict) = &values["D"] else { panic!("{values:?}") };
         let entry = |key: &str, name: &str| match &dict[key] {
-            Value::Dict(entry) => entry[name].clone(),
+            Literal::Dict(entry) => entry[name].clone(),
             text => panic!("{text:?}"),
         };
         assert_eq!((entry("qa1", "t"), entry("qa1", "u")), (text("ab"), text("long\none")));

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use dsl::Problem;
 
-use super::index::{Documents, Scratch, Source, TextIndex};
+use super::index::{Documents, Scratch, SourceRange, TextIndex};
 use super::layout::START;
 use super::prepared;
 
@@ -48,7 +48,7 @@ pub fn load(path: &Path) -> Result<TextIndex, Problem> {
     }
     file.rewind().map_err(unreadable)?;
     let left = file.metadata().map_err(unreadable)?.len();
-    let mut reader = Reader { file: BufReader::new(file), left, hasher: hasher() };
+    let mut reader = HashingReader { file: BufReader::new(file), left, hasher: hasher() };
     match read(&mut reader) {
         Ok(index) => Ok(index),
         Err(Fault::Io(error)) => Err(unreadable(error)),
@@ -77,7 +77,7 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
     write(MAGIC)?;
     write(VERSION)?;
     write(&(index.sources().len() as u64).to_le_bytes())?;
-    for Source { name, documents } in index.sources() {
+    for SourceRange { name, documents } in index.sources() {
         write(&(name.len() as u64).to_le_bytes())?;
         write(name.as_bytes())?;
         write(&u64::from(documents.end - documents.start).to_le_bytes())?;
@@ -112,13 +112,13 @@ enum Fault {
     Damaged(String),
 }
 
-struct Reader {
+struct HashingReader {
     file: BufReader<File>,
     left: u64,
     hasher: blake3::Hasher,
 }
 
-impl Reader {
+impl HashingReader {
     fn bytes(&mut self, count: u64) -> Result<Vec<u8>, Fault> {
         if count > self.left {
             return Err(Fault::Damaged(format!(
@@ -139,7 +139,7 @@ impl Reader {
     }
 }
 
-fn read(reader: &mut Reader) -> Result<TextIndex, Fault> {
+fn read(reader: &mut HashingReader) -> Result<TextIndex, Fault> {
     let not_ours = || Fault::Damaged("it does not begin like a prepared text file".to_owned());
     if reader.bytes(MAGIC.len() as u64).map_err(|_| not_ours())? != MAGIC {
         return Err(not_ours());
@@ -171,9 +171,9 @@ fn read(reader: &mut Reader) -> Result<TextIndex, Fault> {
         let end = documents.len();
         documents.end_source(name, end).map_err(|error| Fault::Damaged(error.message))?;
     }
-    let found = reader.hasher.finalize();
+    let computed = reader.hasher.finalize();
     let written = reader.bytes(blake3::OUT_LEN as u64)?;
-    if written != found.as_bytes() || reader.left > 0 {
+    if written != computed.as_bytes() || reader.left > 0 {
         return Err(Fault::Damaged("the digest at its end does not match its contents".to_owned()));
     }
     documents.finish().map_err(|error| Fault::Damaged(error.message))

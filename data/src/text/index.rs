@@ -16,8 +16,8 @@ use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
 use super::prepared::{Manifest, Opened, Prepared};
 use super::tokenizer::Info;
 
-pub use super::layout::Source;
-pub use super::lines::{OnBadLine, Report};
+pub use super::layout::SourceRange;
+pub use super::lines::{LineCounts, OnBadLine};
 
 /// One source's files, in reading order, each with its name for messages.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct SourceFiles<R> {
 /// Documents by number, grouped by source.
 #[derive(Debug)]
 pub struct TextIndex {
-    sources: Vec<Source>,
+    sources: Vec<SourceRange>,
     store: Store,
     identity: blake3::Hash,
     documents_digest: blake3::Hash,
@@ -58,9 +58,9 @@ impl TextIndex {
     pub fn build<R: BufRead>(
         sources: Vec<SourceFiles<R>>,
         on_bad_line: OnBadLine,
-    ) -> Result<(TextIndex, Report), Problem> {
+    ) -> Result<(TextIndex, LineCounts), Problem> {
         let mut documents = Documents::default();
-        let mut report = Report::default();
+        let mut report = LineCounts::default();
         let mut ends = Vec::new();
         for SourceFiles { name, files } in sources {
             for (file, reader) in files {
@@ -99,7 +99,7 @@ impl TextIndex {
     }
 
     /// The sources, in the order of their documents.
-    pub fn sources(&self) -> &[Source] {
+    pub fn sources(&self) -> &[SourceRange] {
         &self.sources
     }
 
@@ -120,7 +120,11 @@ impl TextIndex {
     }
 
     /// Range of a document's tokens among all tokens; empty past the last document.
-    pub(super) fn place(&self, number: u32, scratch: &mut Scratch) -> Result<Range<u64>, Problem> {
+    pub(super) fn token_range(
+        &self,
+        number: u32,
+        scratch: &mut Scratch,
+    ) -> Result<Range<u64>, Problem> {
         match &self.store {
             Store::Memory { ends, .. } => {
                 let number = number as usize;
@@ -128,14 +132,14 @@ impl TextIndex {
                 let start = start.copied().unwrap_or(0);
                 Ok(start..ends.get(number).copied().unwrap_or(start))
             }
-            Store::File(prepared) => prepared.place(u64::from(number), scratch),
+            Store::File(prepared) => prepared.token_range(u64::from(number), scratch),
         }
     }
 
     /// Number of tokens in a document, without marks.
     pub fn tokens(&self, number: u32) -> Result<u64, Problem> {
-        let place = self.place(number, &mut Scratch::default())?;
-        Ok(place.end - place.start)
+        let token_range = self.token_range(number, &mut Scratch::default())?;
+        Ok(token_range.end - token_range.start)
     }
 
     /// Number of tokens in a range of documents, without marks.
@@ -143,7 +147,7 @@ impl TextIndex {
         let mut scratch = Scratch::default();
         let mut before = |number: u32| match number.checked_sub(1) {
             None => Ok(0),
-            Some(last) => Ok::<u64, Problem>(self.place(last, &mut scratch)?.end),
+            Some(last) => Ok::<u64, Problem>(self.token_range(last, &mut scratch)?.end),
         };
         Ok(before(documents.end)? - before(documents.start)?)
     }
@@ -157,21 +161,21 @@ impl TextIndex {
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> Result<(), Problem> {
-        let place = self.place(number, scratch)?;
-        self.read_at(place, skipped, limit, scratch, out)
+        let token_range = self.token_range(number, scratch)?;
+        self.read_at(token_range, skipped, limit, scratch, out)
     }
 
-    /// Like [`TextIndex::read`], for a document in this place among all tokens.
+    /// Like [`TextIndex::read`], for a document with this range among all tokens.
     pub(super) fn read_at(
         &self,
-        place: Range<u64>,
+        token_range: Range<u64>,
         skipped: u64,
         limit: usize,
         scratch: &mut Scratch,
         out: &mut Vec<u32>,
     ) -> Result<(), Problem> {
-        let start = place.start.saturating_add(skipped).min(place.end);
-        let end = place.end.min(start.saturating_add(limit as u64));
+        let start = token_range.start.saturating_add(skipped).min(token_range.end);
+        let end = token_range.end.min(start.saturating_add(limit as u64));
         match &self.store {
             Store::Memory { bytes, .. } => {
                 let bytes = bytes.get(start as usize..end as usize).unwrap_or_default();
@@ -185,8 +189,8 @@ impl TextIndex {
     #[cfg(test)]
     pub(super) fn document(&self, number: u32) -> &[u8] {
         let Store::Memory { bytes, .. } = &self.store else { return &[] };
-        let place = self.place(number, &mut Scratch::default()).unwrap();
-        bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
+        let token_range = self.token_range(number, &mut Scratch::default()).unwrap();
+        bytes.get(token_range.start as usize..token_range.end as usize).unwrap_or_default()
     }
 
     /// The manifest of a prepared file. Documents in memory have none.
@@ -252,7 +256,7 @@ impl<'a> Lengths<'a> {
     }
 
     /// Number of tokens in a document, without marks.
-    pub(super) fn of(&mut self, document: u32) -> Result<u64, Problem> {
+    pub(super) fn tokens(&mut self, document: u32) -> Result<u64, Problem> {
         if !self.read.contains(&document) {
             let count = self.index.len() as u32;
             self.read = document..count.min(document.saturating_add(Self::TOGETHER));
@@ -283,7 +287,7 @@ impl<'a> Lengths<'a> {
 }
 
 /// The error when malformed lines are refused.
-pub(super) fn malformed(report: &Report) -> Problem {
+pub(super) fn malformed(report: &LineCounts) -> Problem {
     Problem::input(
         report.malformed_lines(),
         "correct these lines, name another field with --field, or skip them with `canonc data prepare --malformed skip`",
@@ -293,7 +297,7 @@ pub(super) fn malformed(report: &Report) -> Problem {
 /// A builder of a [`TextIndex`]; [`Documents::finish`] is the only way to make one.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    sources: Vec<Source>,
+    sources: Vec<SourceRange>,
     bytes: Vec<u8>,
     ends: Vec<u64>,
 }
@@ -329,7 +333,7 @@ impl Documents {
                 "rename one, or merge them into one source",
             ));
         }
-        self.sources.push(Source { name, documents: start..end });
+        self.sources.push(SourceRange { name, documents: start..end });
         Ok(())
     }
 
@@ -345,7 +349,7 @@ impl Documents {
             start = end as usize;
         }
         let mut all = documents_hasher();
-        for Source { name: _, documents } in &sources {
+        for SourceRange { name: _, documents } in &sources {
             all.update(&u64::from(documents.end - documents.start).to_le_bytes());
             for digest in
                 digests.get(documents.start as usize..documents.end as usize).unwrap_or_default()
@@ -355,7 +359,7 @@ impl Documents {
         }
         let counts = sources
             .iter()
-            .map(|Source { name: _, documents }| u64::from(documents.end - documents.start));
+            .map(|SourceRange { name: _, documents }| u64::from(documents.end - documents.start));
         let identity = identity::of_bytes(counts, &bytes, &ends, &digests);
         Ok(TextIndex {
             sources,
@@ -374,7 +378,7 @@ fn read_file(
     mut reader: impl BufRead,
     file: &str,
     documents: &mut Documents,
-    report: &mut Report,
+    report: &mut LineCounts,
 ) -> Result<(), Problem> {
     let mut line = Vec::new();
     for number in 1.. {
@@ -403,7 +407,7 @@ fn read_file(
         } else {
             document_of(&line, &Field::Usual)
         };
-        let why = match document {
+        let reason = match document {
             Ok(text) if text.is_empty() => {
                 report.empty += 1;
                 continue;
@@ -412,13 +416,13 @@ fn read_file(
                 documents.push(text.as_bytes());
                 continue;
             }
-            Err(why) => {
+            Err(reason) => {
                 report.malformed += 1;
-                why
+                reason
             }
         };
         if report.first_bad.len() < NAMED_LINES {
-            report.first_bad.push(BadLine { file: file.to_owned(), line: number, why });
+            report.first_bad.push(BadLine { file: file.to_owned(), line: number, reason });
         }
     }
     Ok(())
@@ -432,7 +436,7 @@ mod tests {
     fn build(
         files: &[(&str, &str)],
         on_bad_line: OnBadLine,
-    ) -> Result<(TextIndex, Report), Problem> {
+    ) -> Result<(TextIndex, LineCounts), Problem> {
         let files = files
             .iter()
             .map(|(name, text)| ((*name).to_owned(), Cursor::new(text.as_bytes().to_vec())));
@@ -453,14 +457,14 @@ mod tests {
             .collect();
         assert_eq!(texts, ["one", "zwei", "é", "last"]);
         assert_eq!(index.document(4), b"");
-        let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = report;
+        let LineCounts { lines, documents, bytes, blank, malformed, empty, first_bad } = report;
         assert_eq!((lines, documents, bytes, blank, malformed, empty), (11, 4, 13, 2, 4, 1));
         let lines: Vec<u64> = first_bad.iter().map(|bad| bad.line).collect();
         assert_eq!(lines, [5, 6, 7, 8]);
         assert!(first_bad[0].to_string().starts_with("a.jsonl:5: not a JSON object: "));
-        assert_eq!(first_bad[1].why, "`text` or `content` is not a string");
-        assert_eq!(first_bad[2].why, "no `text` and no `content`, but `id`");
-        assert_eq!(first_bad[3].why, "a JSON list, not one object a line");
+        assert_eq!(first_bad[1].reason, "`text` or `content` is not a string");
+        assert_eq!(first_bad[2].reason, "no `text` and no `content`, but `id`");
+        assert_eq!(first_bad[3].reason, "a JSON list, not one object a line");
     }
 
     #[test]
@@ -509,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_is_not_of_names_and_forms() {
+    fn the_identity_ignores_file_names_and_json_formatting() {
         let identity =
             |files: &[(&str, &str)]| *build(files, OnBadLine::Skip).unwrap().0.identity();
         let one = identity(&[("a", "{\"text\": \"x\"}\n{\"text\": \"y\"}\n")]);

@@ -14,7 +14,7 @@ pub(super) const ENTRY: u64 = 40;
 
 /// A named range of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct SourceRange {
     /// The source's name.
     pub name: String,
     /// Numbers of its documents.

@@ -32,7 +32,7 @@ impl Field {
         }
     }
 
-    fn place(&self, key: &str) -> Option<usize> {
+    fn rank(&self, key: &str) -> Option<usize> {
         match self {
             Field::Usual => self.names().iter().position(|name| *name == key),
             Field::Named(name) => (name == key).then_some(0),
@@ -60,7 +60,7 @@ pub enum OnBadLine {
 
 /// Counts of lines, documents and bytes read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct LineCounts {
     /// Lines of text files, rows of tables.
     pub lines: u64,
     /// Documents read, without empty ones.
@@ -77,10 +77,10 @@ pub struct Report {
     pub first_bad: Vec<BadLine>,
 }
 
-impl Report {
+impl LineCounts {
     /// Adds the counts of a later part.
-    pub fn add(&mut self, next: Report) {
-        let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = next;
+    pub fn add(&mut self, next: LineCounts) {
+        let LineCounts { lines, documents, bytes, blank, malformed, empty, first_bad } = next;
         self.lines += lines;
         self.documents += documents;
         self.bytes += bytes;
@@ -118,12 +118,12 @@ pub struct BadLine {
     /// Line number, from 1.
     pub line: u64,
     /// Why the line has no document, in words.
-    pub why: String,
+    pub reason: String,
 }
 
 impl fmt::Display for BadLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.why)
+        write!(f, "{}:{}: {}", self.file, self.line, self.reason)
     }
 }
 
@@ -197,8 +197,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut values = [None, None];
-        while let Some(place) = map.next_key_seed(Key(self.0))? {
-            match place.and_then(|place| values.get_mut(place)) {
+        while let Some(rank) = map.next_key_seed(Key(self.0))? {
+            match rank.and_then(|rank| values.get_mut(rank)) {
                 None => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -230,7 +230,7 @@ impl Visitor<'_> for Key<'_> {
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
-        Ok(self.0.place(key))
+        Ok(self.0.rank(key))
     }
 }
 

@@ -90,7 +90,7 @@ mod tests {
     use compiler::digest::Digest;
 
     #[test]
-    fn each_difference_is_told_with_both_values() {
+    fn each_mismatch_names_both_values() {
         let digest = blake3::hash(b"a");
         let has = Info {
             kind: Kind::File(TokenizerKind::Tiktoken),
@@ -109,19 +109,21 @@ mod tests {
         assert_eq!(mismatch(&Tokenizer::Bytes, &Info::bytes()), None);
         assert_eq!(mismatch(&lock(TokenizerKind::Tiktoken, None, 300), &has), None);
         assert_eq!(mismatch(&lock(TokenizerKind::Tiktoken, Some(hex.as_str()), 300), &has), None);
-        let said = |lock, has: &Info| mismatch(&lock, has).unwrap();
+        let message = |lock, has: &Info| mismatch(&lock, has).unwrap();
         assert!(
-            said(Tokenizer::Bytes, &has)
+            message(Tokenizer::Bytes, &has)
                 .contains("is bytes, but the documents were prepared with tiktoken")
         );
         assert!(
-            said(lock(TokenizerKind::HuggingFace, None, 300), &has).contains("is huggingface, but")
+            message(lock(TokenizerKind::HuggingFace, None, 300), &has)
+                .contains("is huggingface, but")
         );
         assert!(
-            said(lock(TokenizerKind::Tiktoken, None, 300), &Info::bytes()).ends_with("with bytes")
+            message(lock(TokenizerKind::Tiktoken, None, 300), &Info::bytes())
+                .ends_with("with bytes")
         );
-        assert!(said(lock(TokenizerKind::Tiktoken, None, 301), &has).contains("is 301, but"));
-        let text = said(lock(TokenizerKind::Tiktoken, Some(other.as_str()), 300), &has);
+        assert!(message(lock(TokenizerKind::Tiktoken, None, 301), &has).contains("is 301, but"));
+        let text = message(lock(TokenizerKind::Tiktoken, Some(other.as_str()), 300), &has);
         assert!(
             text.contains(&other.as_str()[..12]) && text.ends_with(&hex.as_str()[..12]),
             "{text}"

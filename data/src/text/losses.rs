@@ -28,9 +28,9 @@ impl Losses {
 
     /// Warnings about documents with `tokens` tokens; none if nothing is lost.
     pub fn warnings(&self, tokens: u64) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut warnings = Vec::new();
         if self.dropped > 0 {
-            found.push(format!(
+            warnings.push(format!(
                 "the tokenizer has no token for {} of {} characters ({}) and drops them",
                 self.dropped,
                 self.characters,
@@ -38,13 +38,13 @@ impl Losses {
             ));
         }
         if self.unknown > 0 {
-            found.push(format!(
+            warnings.push(format!(
                 "{} of {tokens} tokens ({}) are the tokenizer's token for unknown text",
                 self.unknown,
                 share(self.unknown, tokens)
             ));
         }
-        found
+        warnings
     }
 
     /// Whether every character of the documents is lost.
@@ -54,8 +54,8 @@ impl Losses {
     }
 }
 
-fn share(part: u64, whole: u64) -> String {
-    let percent = part as f64 * 100.0 / whole.max(1) as f64;
+fn share(part: u64, total: u64) -> String {
+    let percent = part as f64 * 100.0 / total.max(1) as f64;
     if percent < 0.01 { "under 0.01%".to_owned() } else { format!("{percent:.2}%") }
 }
 
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_said() {
+    fn warnings_give_the_share_of_lost_text() {
         let mut losses = Losses { characters: 200, dropped: 0, unknown: 0 };
         assert!(losses.warnings(50).is_empty() && !losses.all(50));
         losses.add(Losses { characters: 0, dropped: 3, unknown: 5 });
-        let said = losses.warnings(50).join("; ");
-        assert!(said.contains("3 of 200 characters (1.50%)"), "{said}");
-        assert!(said.contains("5 of 50 tokens (10.00%)"), "{said}");
+        let warnings = losses.warnings(50).join("; ");
+        assert!(warnings.contains("3 of 200 characters (1.50%)"), "{warnings}");
+        assert!(warnings.contains("5 of 50 tokens (10.00%)"), "{warnings}");
         assert!(Losses { unknown: 50, ..losses }.all(50));
         assert!(Losses { dropped: 200, ..losses }.all(50));
         assert_eq!(share(1, 1_000_000), "under 0.01%");

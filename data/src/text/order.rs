@@ -12,7 +12,7 @@ use dsl::Problem;
 
 use crate::Split;
 
-use super::index::{Lengths, Source, TextIndex};
+use super::index::{Lengths, SourceRange, TextIndex};
 use super::permutation::Permutation;
 use super::shuffle;
 use super::table::{Marked, Marking};
@@ -63,17 +63,17 @@ impl Documents {
         }
     }
 
-    /// The document with `place` others of these before it. `place` must be below their number.
-    pub(super) fn at(&self, place: u64) -> u32 {
-        let place = self.chosen.as_ref().map_or(place, |chosen| chosen.at(place));
-        self.all.start + place as u32
+    /// The document at `position` among these, which must be below their number.
+    pub(super) fn at(&self, position: u64) -> u32 {
+        let position = self.chosen.as_ref().map_or(position, |chosen| chosen.at(position));
+        self.all.start + position as u32
     }
 
     fn contains(&self, document: u32) -> bool {
-        let place = document.checked_sub(self.all.start).map(u64::from);
+        let position = document.checked_sub(self.all.start).map(u64::from);
         match &self.chosen {
             None => self.all.contains(&document),
-            Some(chosen) => place.is_some_and(|place| chosen.contains(place)),
+            Some(chosen) => position.is_some_and(|position| chosen.contains(position)),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Walk<'_> {
             let document = self.next;
             self.next += 1;
             if self.documents.contains(document) {
-                return Ok(document_tokens(self.lengths.of(document)?, self.marks));
+                return Ok(document_tokens(self.lengths.tokens(document)?, self.marks));
             }
         }
     }
@@ -130,7 +130,7 @@ impl Order {
             ));
         }
         let mut sources = Vec::new();
-        for (number, Source { name: _, documents }) in index.sources().iter().enumerate() {
+        for (number, SourceRange { name: _, documents }) in index.sources().iter().enumerate() {
             let documents = of_split(index, documents.clone(), *held_out, *split)?;
             let tokens = tokens_of(index, &documents, *marks)?;
             sources.push(SourceOrder { number, share: documents.len(), documents, tokens });
@@ -193,7 +193,7 @@ impl Order {
     /// Each source's epochs. A pass draws a fixed number of documents per source, so passes are proportional to tokens.
     pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
         let (pass, passes) = (self.mean_pass(), self.passes(tokens));
-        let of = |source: &SourceOrder| SourceEpochs {
+        let epochs_of = |source: &SourceOrder| SourceEpochs {
             name: index.sources().get(source.number).map_or("", |source| &source.name).to_owned(),
             documents: source.documents.len(),
             tokens: source.tokens,
@@ -201,7 +201,7 @@ impl Order {
             token_share: source.mean_pass() / pass,
             epochs: passes * source.share as f64 / source.documents.len().max(1) as f64,
         };
-        self.sources.iter().map(of).collect()
+        self.sources.iter().map(epochs_of).collect()
     }
 
     /// Bounds of the tokens before pass `number`, from whole epochs alone.
@@ -228,9 +228,9 @@ impl Order {
                 let epoch = self.epoch(source, (drawn / count) as u64);
                 let mut walk = self.walk(index, source, 0);
                 // The documents in file order, which are read in one go, and where the epoch has each of them.
-                for place in 0..source.documents.len() {
+                for position in 0..source.documents.len() {
                     let tokens = walk.next()?;
-                    if epoch.inverse(place) < rest {
+                    if epoch.inverse(position) < rest {
                         start += u128::from(tokens);
                     }
                 }
@@ -239,15 +239,15 @@ impl Order {
         Ok(start)
     }
 
-    /// The documents of a source in the order of their files, from the one at `place` on.
+    /// The documents of a source in the order of their files, from the one at `position` on.
     pub(super) fn walk<'a>(
         &self,
         index: &'a TextIndex,
         source: &'a SourceOrder,
-        place: u64,
+        position: u64,
     ) -> Walk<'a> {
         let documents = &source.documents;
-        let next = documents.at(place);
+        let next = documents.at(position);
         Walk { documents, marks: self.marks, lengths: Lengths::new(index), next }
     }
 
@@ -266,8 +266,8 @@ impl Order {
         chosen.map(|chosen| chosen.bytes()).sum()
     }
 
-    pub(super) fn key(&self, of: &str) -> blake3::Hash {
-        let text = format!("split {}\nseed {}\n{of}", self.split.key(), self.seed);
+    pub(super) fn key(&self, label: &str) -> blake3::Hash {
+        let text = format!("split {}\nseed {}\n{label}", self.split.key(), self.seed);
         blake3::Hasher::new_derive_key("canonc 1 data text order")
             .update(text.as_bytes())
             .finalize()
@@ -283,7 +283,7 @@ fn tokens_of(index: &TextIndex, documents: &Documents, marks: Marks) -> Result<u
     }
     let mut lengths = Lengths::new(index);
     for document in all.clone().filter(|document| documents.contains(*document)) {
-        tokens += lengths.of(document)?;
+        tokens += lengths.tokens(document)?;
     }
     Ok(tokens)
 }

@@ -30,15 +30,15 @@ impl Order {
         Pass::new(self, index, pass.number() + 1, pass.end())
     }
 
-    /// The pass that holds stream position `at`. `near` is any pass; it is used if it directly precedes.
+    /// The pass that holds stream position `at`. `earlier` is any pass; it is used if it directly precedes.
     pub(super) fn pass_at(
         &self,
         index: &TextIndex,
         at: u64,
-        near: Option<&Pass>,
+        earlier: Option<&Pass>,
     ) -> Result<Pass, Problem> {
-        if let Some(near) = near.filter(|near| near.end() <= at) {
-            let next = self.pass_after(index, near)?;
+        if let Some(earlier) = earlier.filter(|earlier| earlier.end() <= at) {
+            let next = self.pass_after(index, earlier)?;
             if next.holds(at) {
                 return Ok(next);
             }
@@ -96,15 +96,15 @@ struct Drawn {
 
 /// A document of a pass.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(super) struct PassCursor {
     slot: u64,
     /// Slots of each source before this one, if the pass needs them.
     taken: Vec<u64>,
     /// The document's number.
     pub(super) document: u32,
-    /// Its place among all tokens of the index.
-    pub(super) place: Range<u64>,
-    /// Its place in the stream, marks included.
+    /// Its range among all tokens of the index.
+    pub(super) tokens: Range<u64>,
+    /// Its range in the stream, marks included.
     pub(super) stream: Range<u64>,
 }
 
@@ -166,9 +166,9 @@ impl Pass {
                 // The draws of this epoch begin here, relative to the pass: before it, if the epoch is under way.
                 let begins = i128::from(epoch) * i128::from(count) - drawn.earlier as i128;
                 let mut walk = order.walk(index, source, 0);
-                for place in 0..count {
+                for position in 0..count {
                     let tokens = walk.next()?;
-                    let draw = begins + i128::from(permutation.inverse(place));
+                    let draw = begins + i128::from(permutation.inverse(position));
                     if (0..i128::from(source.share)).contains(&draw) {
                         let slot = self.slots.inverse(drawn.before + draw as u64);
                         counted.add(slot / self.every, tokens);
@@ -184,8 +184,8 @@ impl Pass {
         let mut counted = Counted::new(self.count.div_ceil(self.every));
         let mut walks = Vec::new();
         for (source, drawn) in order.sources.iter().zip(&self.sources) {
-            let place = drawn.earlier % u128::from(source.documents.len());
-            walks.push((order.walk(index, source, place as u64), 0u32));
+            let position = drawn.earlier % u128::from(source.documents.len());
+            walks.push((order.walk(index, source, position as u64), 0u32));
         }
         let mut taken = Vec::new();
         for slot in 0..self.count {
@@ -231,7 +231,7 @@ impl Pass {
         index: &TextIndex,
         at: u64,
         scratch: &mut Scratch,
-    ) -> Result<Found, Problem> {
+    ) -> Result<PassCursor, Problem> {
         let group = self.sums.find(at - self.start);
         let counts = self.taken.chunks_exact(self.sources.len()).nth(group as usize);
         let mut taken: Vec<u64> =
@@ -241,12 +241,13 @@ impl Pass {
         }
         let start = self.start + self.sums.before(group);
         let slot = group * self.every;
-        let mut found = Found { slot, taken, document: 0, place: 0..0, stream: start..start };
-        self.fill(order, index, &mut found, scratch)?;
-        while found.stream.end <= at && found.slot + 1 < self.count {
-            self.advance(order, index, &mut found, scratch)?;
+        let mut cursor =
+            PassCursor { slot, taken, document: 0, tokens: 0..0, stream: start..start };
+        self.fill(order, index, &mut cursor, scratch)?;
+        while cursor.stream.end <= at && cursor.slot + 1 < self.count {
+            self.advance(order, index, &mut cursor, scratch)?;
         }
-        Ok(found)
+        Ok(cursor)
     }
 
     /// Goes to the document after this one, which is not the last of the pass.
@@ -254,16 +255,16 @@ impl Pass {
         &self,
         order: &Order,
         index: &TextIndex,
-        found: &mut Found,
+        cursor: &mut PassCursor,
         scratch: &mut Scratch,
     ) -> Result<(), Problem> {
-        let (which, _) = self.draw(found.slot);
-        if let Some(taken) = found.taken.get_mut(which) {
+        let (which, _) = self.draw(cursor.slot);
+        if let Some(taken) = cursor.taken.get_mut(which) {
             *taken += 1;
         }
-        found.slot += 1;
-        found.stream.start = found.stream.end;
-        self.fill(order, index, found, scratch)
+        cursor.slot += 1;
+        cursor.stream.start = cursor.stream.end;
+        self.fill(order, index, cursor, scratch)
     }
 
     /// Looks up the document of `found.slot`, which begins at `found.stream.start`.
@@ -271,17 +272,17 @@ impl Pass {
         &self,
         order: &Order,
         index: &TextIndex,
-        found: &mut Found,
+        cursor: &mut PassCursor,
         scratch: &mut Scratch,
     ) -> Result<(), Problem> {
-        let (which, draw) = self.draw(found.slot);
-        let draw = found.taken.get(which).copied().unwrap_or(draw);
+        let (which, draw) = self.draw(cursor.slot);
+        let draw = cursor.taken.get(which).copied().unwrap_or(draw);
         if let (Some(source), Some(drawn)) = (order.sources.get(which), self.sources.get(which)) {
-            found.document = drawn.document(order, source, draw);
+            cursor.document = drawn.document(order, source, draw);
         }
-        found.place = index.place(found.document, scratch)?;
-        let tokens = document_tokens(found.place.end - found.place.start, order.marks);
-        found.stream.end = found.stream.start + tokens;
+        cursor.tokens = index.token_range(cursor.document, scratch)?;
+        let tokens = document_tokens(cursor.tokens.end - cursor.tokens.start, order.marks);
+        cursor.stream.end = cursor.stream.start + tokens;
         Ok(())
     }
 
@@ -297,12 +298,13 @@ impl Pass {
         // The first document with tokens may not be that of the first slot.
         let taken = vec![0; if order.as_listed { self.sources.len() } else { 0 }];
         let start = self.start;
-        let mut found = Found { slot: 0, taken, document: 0, place: 0..0, stream: start..start };
-        self.fill(order, index, &mut found, &mut scratch).unwrap();
-        let mut documents = vec![found.document];
-        while found.slot + 1 < self.count {
-            self.advance(order, index, &mut found, &mut scratch).unwrap();
-            documents.push(found.document);
+        let mut cursor =
+            PassCursor { slot: 0, taken, document: 0, tokens: 0..0, stream: start..start };
+        self.fill(order, index, &mut cursor, &mut scratch).unwrap();
+        let mut documents = vec![cursor.document];
+        while cursor.slot + 1 < self.count {
+            self.advance(order, index, &mut cursor, &mut scratch).unwrap();
+            documents.push(cursor.document);
         }
         documents
     }
@@ -313,12 +315,12 @@ impl Drawn {
     fn document(&self, order: &Order, source: &SourceOrder, draw: u64) -> u32 {
         let draw = self.earlier + u128::from(draw);
         let epoch = (draw / u128::from(source.documents.len())) as u64;
-        let place = (draw % u128::from(source.documents.len())) as u64;
-        let place = match epoch == self.epoch {
-            true => self.order.at(place),
-            false => order.epoch(source, epoch).at(place),
+        let position = (draw % u128::from(source.documents.len())) as u64;
+        let position = match epoch == self.epoch {
+            true => self.order.at(position),
+            false => order.epoch(source, epoch).at(position),
         };
-        source.documents.at(place)
+        source.documents.at(position)
     }
 }
 

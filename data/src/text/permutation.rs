@@ -90,7 +90,7 @@ mod tests {
         fn a_permutation_meets_each_place_once(n in 1u64..3000, seed: u64) {
             let permutation = Permutation::new(n, &key(seed));
             let mut places: Vec<u64> = (0..n).map(|i| permutation.at(i)).collect();
-            let back: Vec<u64> = places.iter().map(|place| permutation.inverse(*place)).collect();
+            let back: Vec<u64> = places.iter().map(|position| permutation.inverse(*position)).collect();
             prop_assert!(back.into_iter().eq(0..n));
             places.sort_unstable();
             prop_assert!(places.into_iter().eq(0..n));
@@ -106,7 +106,7 @@ mod tests {
             tried.dedup();
             let count = tried.len();
             let mut places: Vec<u64> = tried.into_iter().map(|i| permutation.at(i)).collect();
-            prop_assert!(places.iter().all(|place| *place < n));
+            prop_assert!(places.iter().all(|position| *position < n));
             places.sort_unstable();
             places.dedup();
             prop_assert_eq!(places.len(), count);

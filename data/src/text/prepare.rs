@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use dsl::Problem;
 
-use super::lines::{Field, OnBadLine, Report};
+use super::lines::{Field, LineCounts, OnBadLine};
 use super::losses::Losses;
 use super::tokenizer::Tokenizer;
 
@@ -95,7 +95,7 @@ pub enum PrepareOutcome {
     /// The prepared file is complete.
     Finished {
         /// Counts of lines, documents and bytes.
-        report: Report,
+        report: LineCounts,
         /// Text that the tokenizer lost.
         losses: Losses,
         /// Number of tokens in the file, without marks.
@@ -111,9 +111,9 @@ pub fn prepare(
     request: &Request<'_>,
     out: &Path,
     stop: &AtomicBool,
-    told: &mut dyn FnMut(&News),
+    on_news: &mut dyn FnMut(&News),
 ) -> Result<PrepareOutcome, Problem> {
-    prepare_within(work::PATIENCE, request, out, stop, told)
+    prepare_within(work::PATIENCE, request, out, stop, on_news)
 }
 
 fn prepare_within(
@@ -121,13 +121,13 @@ fn prepare_within(
     request: &Request<'_>,
     out: &Path,
     stop: &AtomicBool,
-    told: &mut dyn FnMut(&News),
+    on_news: &mut dyn FnMut(&News),
 ) -> Result<PrepareOutcome, Problem> {
     if let Some((report, losses, tokens)) = partial::finished(request, out)? {
         return Ok(PrepareOutcome::Finished { report, losses, tokens });
     }
-    let mut partial = partial::Partial::open(request, out, told)?;
-    if work::run(request, &mut partial, stop, patience, told)? == work::Stop::Asked {
+    let mut partial = partial::Partial::open(request, out, on_news)?;
+    if work::run(request, &mut partial, stop, patience, on_news)? == work::Stop::Asked {
         partial.save()?;
         return Ok(PrepareOutcome::Interrupted(partial.done()));
     }
@@ -140,9 +140,10 @@ fn prepare_within(
     let losses = partial.losses();
     if report.documents > 0 && losses.all(tokens) {
         partial.remove()?;
-        let why = losses.warnings(tokens).first().map_or(String::new(), |why| format!(": {why}"));
+        let warning =
+            losses.warnings(tokens).first().map_or(String::new(), |warning| format!(": {warning}"));
         return Err(Problem::input(
-            format!("no part of the documents is left{why}"),
+            format!("no part of the documents is left{warning}"),
             "use a tokenizer that knows their script, or `--tokenizer bytes`",
         ));
     }

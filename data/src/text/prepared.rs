@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use disk::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
 
 use super::identity;
-use super::layout::{BLOCK, ENTRY, START, Source, documents_hasher, width};
-use super::lines::Report;
+use super::layout::{BLOCK, ENTRY, START, SourceRange, documents_hasher, width};
+use super::lines::LineCounts;
 use super::tokenizer::{Info, Kind};
 
 /// Bytes of three offsets and a digest.
@@ -95,8 +95,8 @@ pub struct FileEntry {
 }
 
 impl FileEntry {
-    pub(super) fn from_report(name: &str, report: &Report) -> FileEntry {
-        let Report { lines, documents, bytes, blank, malformed, empty, first_bad: _ } = report;
+    pub(super) fn from_report(name: &str, report: &LineCounts) -> FileEntry {
+        let LineCounts { lines, documents, bytes, blank, malformed, empty, first_bad: _ } = report;
         FileEntry {
             name: name.to_owned(),
             lines: *lines,
@@ -108,9 +108,9 @@ impl FileEntry {
         }
     }
 
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> LineCounts {
         let FileEntry { name: _, lines, documents, bytes, blank, malformed, empty } = self;
-        Report {
+        LineCounts {
             lines: *lines,
             documents: *documents,
             bytes: *bytes,
@@ -168,7 +168,7 @@ pub(super) struct Prepared {
 
 /// A prepared file that was opened, and what it says of its documents.
 pub(super) struct Opened {
-    pub(super) sources: Vec<Source>,
+    pub(super) sources: Vec<SourceRange>,
     pub(super) identity: blake3::Hash,
     /// The digest of the documents alone, for any tokenizer.
     pub(super) documents_digest: blake3::Hash,
@@ -176,43 +176,75 @@ pub(super) struct Opened {
     pub(super) prepared: Prepared,
 }
 
+/// The parts at the end of a file, which are in no block: they are read once, so the digested bytes are the ones used.
+struct Tail {
+    documents_at: u64,
+    blocks_at: u64,
+    /// The digests of all blocks.
+    blocks: Vec<u8>,
+    manifest: Vec<u8>,
+}
+
+impl Tail {
+    fn read(file: &File, path: &Path) -> Result<Tail, Problem> {
+        let damaged = |how: &str| damaged(path, how);
+        let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+        let Some(trailer_at) = length.checked_sub(TRAILER).filter(|at| *at >= START.len() as u64)
+        else {
+            return Err(damaged("it ends too early"));
+        };
+        let read = |range: Range<u64>| -> Result<Vec<u8>, Problem> {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            read_at(file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
+            Ok(bytes)
+        };
+        let trailer = read(trailer_at..length)?;
+        let (offsets, written) = trailer.split_at(24);
+        let offset = |at: usize| number(offsets.get(at..at + 8).unwrap_or_default());
+        let (documents_at, blocks_at, manifest_at) = (offset(0), offset(8), offset(16));
+        let ordered = (START.len() as u64) <= documents_at
+            && documents_at <= blocks_at
+            && blocks_at <= manifest_at
+            && manifest_at <= trailer_at;
+        let listed = manifest_at.saturating_sub(blocks_at);
+        // This holds names of files and sources. A file with a longer list was damaged or forged.
+        if trailer_at.saturating_sub(manifest_at) > disk::SMALL {
+            return Err(damaged("its manifest is too large"));
+        }
+        if !ordered
+            || listed != blocks_at.div_ceil(BLOCK) * 32
+            || !(blocks_at - documents_at).is_multiple_of(ENTRY)
+        {
+            return Err(damaged("its parts are not contiguous"));
+        }
+        let (blocks, manifest) = (read(blocks_at..manifest_at)?, read(manifest_at..trailer_at)?);
+        if written != trailer_digest(&blocks, &manifest, offsets).as_bytes() {
+            return Err(damaged("the digest at its end does not match its list of digests"));
+        }
+        Ok(Tail { documents_at, blocks_at, blocks, manifest })
+    }
+}
+
+/// The documents of each source of a manifest.
+fn source_ranges(manifest: &Manifest, path: &Path) -> Result<Vec<SourceRange>, Problem> {
+    let mut sources = Vec::new();
+    let mut start = 0u32;
+    for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
+        let end = u32::try_from(*documents).ok().and_then(|count| start.checked_add(count));
+        let end = end.ok_or_else(|| damaged(path, "it has too many documents"))?;
+        if name.chars().any(char::is_control) {
+            return Err(damaged(path, "the name of a source has a control character"));
+        }
+        sources.push(SourceRange { name: name.clone(), documents: start..end });
+        start = end;
+    }
+    Ok(sources)
+}
+
 /// Opens a file that begins like one of version 2.
 pub(super) fn open(file: File, path: &Path) -> Result<Opened, Problem> {
     let damaged = |how: &str| damaged(path, how);
-    let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
-    let Some(trailer_at) = length.checked_sub(TRAILER).filter(|at| *at >= START.len() as u64)
-    else {
-        return Err(damaged("it ends too early"));
-    };
-    // Data outside all blocks is read here, once, so the digested bytes are the ones used.
-    let read = |range: Range<u64>| -> Result<Vec<u8>, Problem> {
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        read_at(&file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
-        Ok(bytes)
-    };
-    let trailer = read(trailer_at..length)?;
-    let (offsets, written) = trailer.split_at(24);
-    let offset = |at: usize| number(offsets.get(at..at + 8).unwrap_or_default());
-    let (documents_at, blocks_at, manifest_at) = (offset(0), offset(8), offset(16));
-    let ordered = (START.len() as u64) <= documents_at
-        && documents_at <= blocks_at
-        && blocks_at <= manifest_at
-        && manifest_at <= trailer_at;
-    let listed = manifest_at.saturating_sub(blocks_at);
-    // This holds names of files and sources. A file with a longer list was damaged or forged.
-    if trailer_at.saturating_sub(manifest_at) > disk::SMALL {
-        return Err(damaged("its manifest is too large"));
-    }
-    if !ordered
-        || listed != blocks_at.div_ceil(BLOCK) * 32
-        || !(blocks_at - documents_at).is_multiple_of(ENTRY)
-    {
-        return Err(damaged("its parts are not contiguous"));
-    }
-    let (blocks, manifest) = (read(blocks_at..manifest_at)?, read(manifest_at..trailer_at)?);
-    if written != trailer_digest(&blocks, &manifest, offsets).as_bytes() {
-        return Err(damaged("the digest at its end does not match its list of digests"));
-    }
+    let Tail { documents_at, blocks_at, blocks, manifest } = Tail::read(&file, path)?;
     let text = std::str::from_utf8(&manifest).map_err(|_| damaged("its manifest is not text"))?;
     let manifest: Manifest = toml::from_str(text)
         .map_err(|error| damaged(&format!("its manifest: {}", error.message())))?;
@@ -221,17 +253,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<Opened, Problem> {
         .map_err(|_| damaged("the digest of its documents is malformed"))?;
     let counts = manifest.sources.iter().map(|source| source.documents);
     let identity = identity::of_blocks(&info, counts, manifest.tokens, &blocks);
-    let mut sources = Vec::new();
-    let mut start = 0u32;
-    for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
-        let end = u32::try_from(*documents).ok().and_then(|count| start.checked_add(count));
-        let end = end.ok_or_else(|| damaged("it has too many documents"))?;
-        if name.chars().any(char::is_control) {
-            return Err(damaged("the name of a source has a control character"));
-        }
-        sources.push(Source { name: name.clone(), documents: start..end });
-        start = end;
-    }
+    let sources = source_ranges(&manifest, path)?;
     let blocks: Vec<blake3::Hash> =
         blocks.as_chunks::<32>().0.iter().map(|bytes| blake3::Hash::from_bytes(*bytes)).collect();
     let prepared = Prepared {
@@ -242,14 +264,14 @@ pub(super) fn open(file: File, path: &Path) -> Result<Opened, Problem> {
         path: path.to_owned(),
         manifest,
     };
-    let (count, total, found) = prepared.documents()?;
-    if u64::from(start) != count
+    let (count, total, computed) = prepared.documents()?;
+    if sources.last().map_or(0, |source| u64::from(source.documents.end)) != count
         || total != prepared.manifest.tokens
         || prepared.tokens_at(total) != documents_at
     {
         return Err(damaged("its manifest has wrong counts"));
     }
-    if found != documents {
+    if computed != documents {
         return Err(damaged("its identity does not match its documents"));
     }
     Ok(Opened { sources, identity, documents_digest: documents, tokenizer: info, prepared })
@@ -284,12 +306,12 @@ impl Prepared {
         let read = out.iter().skip(before).copied();
         match (range.start..).zip(read).find(|(_, id)| *id >= self.vocab) {
             None => Ok(()),
-            Some((place, id)) => {
+            Some((position, id)) => {
                 let vocab = self.vocab;
                 Err(damaged(
                     &self.path,
                     &format!(
-                        "its token {place} has id {id}, but its tokenizer has ids below {vocab}"
+                        "its token {position} has id {id}, but its tokenizer has ids below {vocab}"
                     ),
                 ))
             }
@@ -381,7 +403,7 @@ impl Prepared {
     }
 
     /// Range of a document's tokens among all tokens.
-    pub(super) fn place(
+    pub(super) fn token_range(
         &self,
         document: u64,
         scratch: &mut ReadBuffer,
@@ -432,9 +454,9 @@ impl Prepared {
             let at = |document: u64| self.documents_at + document * ENTRY;
             let bytes = self.bytes(at(number_of)..at(end), &mut scratch)?;
             for entry in bytes.as_chunks::<{ ENTRY as usize }>().0 {
-                let (place, digest) = entry.split_at(8);
+                let (end_bytes, digest) = entry.split_at(8);
                 if let Ok(digest) = digest.try_into() {
-                    to(number_of, number(place), digest);
+                    to(number_of, number(end_bytes), digest);
                 }
                 number_of += 1;
             }

@@ -44,6 +44,6 @@ pub(super) fn in_epoch(number: u64, cuts: Range<u64>, key: &blake3::Hash) -> u64
 /// The cut for window `number` when each block of `windows` windows is shuffled.
 pub(super) fn in_buffer(number: u64, windows: u64, key: impl Fn(&str) -> blake3::Hash) -> u64 {
     let windows = windows.max(1);
-    let (full, place) = (number / windows, number % windows);
-    full * windows + Permutation::new(windows, &key(&format!("buffer {full}\n"))).at(place)
+    let (full, position) = (number / windows, number % windows);
+    full * windows + Permutation::new(windows, &key(&format!("buffer {full}\n"))).at(position)
 }

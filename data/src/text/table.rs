@@ -55,12 +55,12 @@ impl Marked {
         self.words.get((number / 64) as usize).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// The marked number with `place` marked ones below it. `place` must be below the count.
-    pub(super) fn at(&self, place: u64) -> u64 {
-        debug_assert!(place < self.count);
-        let group = self.before.partition_point(|before| u64::from(*before) <= place);
+    /// The marked number at `position` among the marked ones, which must be below their count.
+    pub(super) fn at(&self, position: u64) -> u64 {
+        debug_assert!(position < self.count);
+        let group = self.before.partition_point(|before| u64::from(*before) <= position);
         let group = group.saturating_sub(1);
-        let mut left = place - self.before.get(group).map_or(0, |before| u64::from(*before));
+        let mut left = position - self.before.get(group).map_or(0, |before| u64::from(*before));
         for (at, word) in self.words.iter().enumerate().skip(group * WORDS) {
             let ones = u64::from(word.count_ones());
             if left < ones {
@@ -210,14 +210,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn marks_are_found_by_place_and_by_number(marks in prop::collection::vec(any::<bool>(), 0..3000)) {
+        fn marks_are_looked_up_by_position_and_by_number(marks in prop::collection::vec(any::<bool>(), 0..3000)) {
             let marked: Vec<u64> = (0..).zip(&marks).filter(|(_, on)| **on).map(|(at, _)| at).collect();
             let mut table = Marking::new(marks.len() as u64);
             marked.iter().for_each(|number| table.mark(*number));
             let table = table.done();
             prop_assert_eq!(table.count(), marked.len() as u64);
-            for (place, number) in marked.iter().enumerate() {
-                prop_assert_eq!(table.at(place as u64), *number);
+            for (position, number) in marked.iter().enumerate() {
+                prop_assert_eq!(table.at(position as u64), *number);
             }
             for (number, on) in marks.iter().enumerate() {
                 prop_assert_eq!(table.contains(number as u64), *on);
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn sums_are_those_of_a_list(numbers in prop::collection::vec(number(), 1..700), tried in prop::collection::vec(any::<u64>(), 20)) {
+        fn sums_equal_those_of_a_list(numbers in prop::collection::vec(number(), 1..700), tried in prop::collection::vec(any::<u64>(), 20)) {
             let mut counted = Counted::new(numbers.len() as u64);
             // In any order, and in several parts.
             for (at, number) in numbers.iter().enumerate().rev() {

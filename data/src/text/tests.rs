@@ -105,8 +105,9 @@ fn packed_rows_equal_the_published_loader() {
         let mut lines: BTreeMap<String, _> = sources
             .keys()
             .map(|name| {
-                let own: Vec<String> = texts(name).into_iter().skip(rank).step_by(world).collect();
-                (name.clone(), own.into_iter().cycle())
+                let local: Vec<String> =
+                    texts(name).into_iter().skip(rank).step_by(world).collect();
+                (name.clone(), local.into_iter().cycle())
             })
             .collect();
         let order: Vec<String> = match sources.len() {
@@ -173,10 +174,10 @@ fn held_out_documents_are_apart_from_trained_ones() {
         let mut source = TextWindows::new(index.clone(), options).unwrap();
         let count = source.tokens() / 32 + 1;
         let stream = stream(&mut source, count);
-        let found: BTreeSet<String> =
+        let seen: BTreeSet<String> =
             read_back(&stream[..source.tokens() as usize]).into_iter().collect();
-        assert_eq!(found.len() as u64, source.documents());
-        found
+        assert_eq!(seen.len() as u64, source.documents());
+        seen
     };
     let (train, held) = (read(Split::Train, 1), read(Split::HeldOut, 2));
     assert!(train.is_disjoint(&held));

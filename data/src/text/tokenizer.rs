@@ -136,7 +136,7 @@ enum Engine {
 }
 
 /// The contents of a tokenizer file, as read by its kind.
-struct Found {
+struct ParsedTokenizer {
     engine: Engine,
     vocab: usize,
     /// One more than the highest id that a text can become.
@@ -191,10 +191,10 @@ impl Tokenizer {
                 "a list of base64 tokens and ranks, as Llama-3's tokenizer.model"
             }
         };
-        let Found { engine, vocab, text_vocab, bos, eos, note } =
-            read.flatten().map_err(|why| {
+        let ParsedTokenizer { engine, vocab, text_vocab, bos, eos, note } =
+            read.flatten().map_err(|reason| {
                 Problem::input(
-                    format!("`{name}` cannot be used as a {kind} tokenizer: {why}"),
+                    format!("`{name}` cannot be used as a {kind} tokenizer: {reason}"),
                     format!("name {what}"),
                 )
             })?;
@@ -206,11 +206,11 @@ impl Tokenizer {
             )
         })?;
         // Check this first: a post-processor may name an id without a token.
-        for (id, place) in [(bos, "before"), (eos, "after")] {
+        for (id, side) in [(bos, "before"), (eos, "after")] {
             if let Some(id) = id.filter(|id| *id >= vocab) {
                 return Err(Problem::input(
                     format!(
-                        "`{name}` puts token {id} {place} a document, but its ids end at {}",
+                        "`{name}` puts token {id} {side} a document, but its ids end at {}",
                         vocab.saturating_sub(1)
                     ),
                     "correct its post-processor, or name another token with --bos or --eos",

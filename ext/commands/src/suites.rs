@@ -22,7 +22,7 @@ const TASKS: &str = "evaluation.suite_tasks";
 const TOKENIZER: &str = "evaluation.tokenizer_file";
 
 fn error(recipe: &Recipe, path: &str, message: String, help: &str) -> Box<Diagnostic> {
-    let mut diagnostic = Diagnostic::error("bad-suite", recipe.place(path), message);
+    let mut diagnostic = Diagnostic::error("bad-suite", recipe.span_of(path), message);
     diagnostic.help = vec![help.to_owned()];
     Box::new(diagnostic)
 }
@@ -156,7 +156,7 @@ fn check(suites: &OfRecipe, recipe: &Recipe, made: &[Experiment]) -> Option<Diag
     let (task, TokenError { message, help }) =
         made.iter().find_map(|made| suites.without_room(made.data.seq_len))?;
     let message = format!("task `{task}`: {message}");
-    let mut found = Diagnostic::error("bad-suite", recipe.place(SUITES), message);
+    let mut found = Diagnostic::error("bad-suite", recipe.span_of(SUITES), message);
     found.help = vec![help.to_owned()];
     Some(found)
 }

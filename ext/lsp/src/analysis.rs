@@ -17,7 +17,7 @@ use lab::field::TABLE;
 use lab::lock;
 use lab::recipe::choose::{self, NoChoice};
 use lab::recipe::comparison::ArmFile;
-use lab::recipe::{self, ArchRef, Source};
+use lab::recipe::{self, ArchRef, FileKind};
 
 use crate::finding::{Finding, import_places, of_file};
 use crate::store::{DocumentKind, FileReader, Store};
@@ -206,12 +206,12 @@ impl Analyst {
     fn toml(&mut self, job: &Job, files: &mut FileReader<'_>) -> (Vec<Finding>, Facts) {
         let mut sources = Sources::new();
         let file = sources.add(job.name.clone(), job.text.to_string());
-        let (diagnostics, facts) = match recipe::source(&job.text) {
-            Source::Recipe => {
+        let (diagnostics, facts) = match recipe::file_kind(&job.text) {
+            FileKind::Recipe => {
                 let (experiments, diagnostics) = self.recipe(&sources, file, None, files);
                 (diagnostics, Facts::Recipe(experiments.iter().map(ExperimentFacts::new).collect()))
             }
-            Source::Comparison => (self.comparison(&sources, file, files), Facts::Nothing),
+            FileKind::Comparison => (self.comparison(&sources, file, files), Facts::Nothing),
         };
         (of_file(&sources, file, &BTreeMap::new(), &diagnostics), facts)
     }
@@ -308,8 +308,8 @@ impl Analyst {
             let before = diagnostics.len();
             for arm in &row.arms {
                 let at = match &row.name {
-                    Some(row) => read.place(&format!("sweep.{row}")),
-                    None => read.place(&format!("arms.{}", arm.name)),
+                    Some(row) => read.span_of(&format!("sweep.{row}")),
+                    None => read.span_of(&format!("arms.{}", arm.name)),
                 };
                 match self.arm(arm, files) {
                     Ok(experiment) => arms.push((arm.name.clone(), experiment)),

@@ -7,7 +7,7 @@ use compiler::resolve::import_target;
 use dsl::Span;
 use lab::field::{self, Class, Default, FieldDef, Kind};
 use lab::recipe::comparison::SECTIONS;
-use lab::recipe::{self, KeyPlace, Source, keys};
+use lab::recipe::{self, FileKind, KeyPlace, keys};
 use lsp_types::{CompletionItem, CompletionItemKind, CompletionTextEdit, Location, TextEdit};
 
 use crate::analysis::ExperimentFacts;
@@ -246,7 +246,7 @@ impl Table<'_> {
         let text = self.text.as_str();
         let start = text.get(..offset).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
         let line = text.get(start..offset).unwrap_or("");
-        let is_comparison = recipe::source(text) == Source::Comparison;
+        let is_comparison = recipe::file_kind(text) == FileKind::Comparison;
         let section = text.get(..start).unwrap_or("").lines().rev().find_map(|line| {
             Some(line.trim().strip_prefix('[')?.split(']').next()?.trim_matches('[').to_owned())
         });

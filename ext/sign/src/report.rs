@@ -6,7 +6,7 @@
 use std::io;
 
 use records::run::Paths;
-use records::verify::{Report, Subject};
+use records::verify::{Subject, VerifyReport};
 
 use crate::allowed::{AllowedSigners, Listed};
 use crate::signature::{NAMESPACE, Refused, Signer, check};
@@ -25,7 +25,7 @@ pub struct Trusted<'a> {
 }
 
 /// Adds the result of checking the signature.
-pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) {
+pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut VerifyReport) {
     let signature = match disk::read_text(&paths.signature(), disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -69,7 +69,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
     }
 }
 
-fn report_unsigned(trusted: Option<Trusted<'_>>, report: &mut Report) {
+fn report_unsigned(trusted: Option<Trusted<'_>>, report: &mut VerifyReport) {
     match trusted {
         Some(Trusted { file, .. }) => report.broken_signature(format!(
             "attestation.toml.sig is missing: the run is not signed, so nobody in {file} signed it"
@@ -79,7 +79,7 @@ fn report_unsigned(trusted: Option<Trusted<'_>>, report: &mut Report) {
     }
 }
 
-fn report_signer(signer: &Signer, trusted: Option<Trusted<'_>>, report: &mut Report) {
+fn report_signer(signer: &Signer, trusted: Option<Trusted<'_>>, report: &mut VerifyReport) {
     let (algorithm, fingerprint) = (signer.algorithm(), signer.fingerprint());
     let Some(Trusted { signers, file, identity, now }) = trusted else {
         report.trusted(

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use records::run::Paths;
-use records::verify::Report;
+use records::verify::VerifyReport;
 use ssh_key::{HashAlg, PrivateKey, PublicKey};
 
 use super::*;
@@ -50,7 +50,7 @@ fn a_key_that_nobody_listed_is_refused_whatever_its_kind() {
     let findings = |list: &str| {
         let signers = AllowedSigners::parse(list).unwrap();
         let trusted = Trusted { signers: &signers, file: "list", identity: None, now: 0 };
-        let mut verified = Report::default();
+        let mut verified = VerifyReport::default();
         report(&paths, Some(trusted), &mut verified);
         (verified.broken.join("; "), verified.undecided.join("; "))
     };

@@ -120,35 +120,11 @@ impl DeclaredAnalysis {
     pub(crate) fn take(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
         match key {
             "primary" => self.primary = Some(metric(value)?),
-            "family" => {
-                let DeValue::Array(items) = value else {
-                    return Err(format!("{} is not a list of metrics in quotes", shown(value)));
-                };
-                if items.is_empty() {
-                    return Err("the list is empty; leave it out to test the primary metric alone"
-                        .to_owned());
-                }
-                for item in items {
-                    let name = metric(item.get_ref())?;
-                    if self.family.contains(&name) {
-                        return Err(format!("{name} is given twice"));
-                    }
-                    self.family.push(name);
-                }
-                self.family.sort();
-            }
+            "family" => self.take_family(value)?,
             "margin" => {
                 self.margin = Some(real(value, "a number above 0, in the unit of the metric")?)
             }
-            "level" => {
-                let wanted = "a number above 0 and at most 0.5, such as 0.05";
-                let level = real(value, wanted)?;
-                let half = Decimal::new(5, -1).unwrap_or(Decimal::ZERO);
-                if level.compare(half).is_gt() {
-                    return Err(format!("{} is not {wanted}", shown(value)));
-                }
-                self.level = Some(level);
-            }
+            "level" => self.level = Some(level(value)?),
             "stop" => match field::string(value) {
                 Some("fixed") => self.sequential = false,
                 Some("sequential") => self.sequential = true,
@@ -165,16 +141,7 @@ impl DeclaredAnalysis {
                     ));
                 }
             },
-            "time_bound" => {
-                let wanted = "a ratio above 1 and below 10, such as 1.05";
-                let bound = real(value, wanted)?;
-                let is_ratio = bound.compare(Decimal::from(1)).is_gt()
-                    && bound.compare(Decimal::from(10)).is_lt();
-                if !is_ratio {
-                    return Err(format!("{} is not {wanted}", shown(value)));
-                }
-                self.time_bound = Some(bound);
-            }
+            "time_bound" => self.time_bound = Some(time_bound(value)?),
             _ => {
                 return Err(format!(
                     "`[analysis]` has no such key; its keys are {}",
@@ -182,6 +149,26 @@ impl DeclaredAnalysis {
                 ));
             }
         }
+        Ok(())
+    }
+
+    fn take_family(&mut self, value: &DeValue<'_>) -> Result<(), String> {
+        let DeValue::Array(items) = value else {
+            return Err(format!("{} is not a list of metrics in quotes", shown(value)));
+        };
+        if items.is_empty() {
+            return Err(
+                "the list is empty; leave it out to test the primary metric alone".to_owned()
+            );
+        }
+        for item in items {
+            let name = metric(item.get_ref())?;
+            if self.family.contains(&name) {
+                return Err(format!("{name} is given twice"));
+            }
+            self.family.push(name);
+        }
+        self.family.sort();
         Ok(())
     }
 
@@ -226,28 +213,37 @@ impl DeclaredAnalysis {
                 "write it as a share: 0.01 is one percentage point",
             ));
         }
-        match (self.sequential, self.max_seeds) {
-            (false, Some(max)) => problems.push(FieldProblem::new(
+        problems.extend(self.unsound_seeds(seeds));
+        problems
+    }
+
+    /// The problem of a stopping rule with `seeds` seeds, if any.
+    fn unsound_seeds(&self, seeds: usize) -> Option<FieldProblem> {
+        let max = self.max_seeds.unwrap_or(seeds);
+        let (path, code, message, help) = match (self.sequential, self.max_seeds) {
+            (false, Some(max)) => (
                 "analysis.max_seeds",
                 "no-effect",
                 format!("max_seeds = {max} has no effect, since all {seeds} seeds are run"),
                 "add stop = \"sequential\", or leave max_seeds out",
-            )),
-            (true, max) if max.unwrap_or(seeds) > seeds => problems.push(FieldProblem::new(
+            ),
+            (true, _) if max > seeds => (
                 "analysis.max_seeds",
                 "too-few-seeds",
-                format!("max_seeds is {}, and [seeds] lists {seeds}", max.unwrap_or(seeds)),
+                format!("max_seeds is {max}, and [seeds] lists {seeds}"),
                 "list as many seeds as may be run",
-            )),
-            (true, max) if max.unwrap_or(seeds) < FEWEST_SEEDS => problems.push(FieldProblem::new(
+            ),
+            (true, _) if max < FEWEST_SEEDS => (
                 "analysis.stop",
                 "too-few-seeds",
-                format!("a sequential rule needs at least {FEWEST_SEEDS} seeds, and [seeds] lists {seeds}"),
+                format!(
+                    "a sequential rule needs at least {FEWEST_SEEDS} seeds, and [seeds] lists {seeds}"
+                ),
                 "list as many seeds as may be run; `canonc plan` estimates how many",
-            )),
-            (true | false, _) => {}
-        }
-        problems
+            ),
+            (true | false, _) => return None,
+        };
+        Some(FieldProblem::new(path, code, message, help))
     }
 }
 
@@ -261,6 +257,27 @@ fn usual_level() -> Decimal {
 /// The value in the first locks, which do not write it.
 fn usual_time_bound() -> Decimal {
     Decimal::new(105, -2).unwrap_or(Decimal::ZERO)
+}
+
+fn level(value: &DeValue<'_>) -> Result<Decimal, String> {
+    let wanted = "a number above 0 and at most 0.5, such as 0.05";
+    let level = real(value, wanted)?;
+    let half = Decimal::new(5, -1).unwrap_or(Decimal::ZERO);
+    if level.compare(half).is_gt() {
+        return Err(format!("{} is not {wanted}", shown(value)));
+    }
+    Ok(level)
+}
+
+fn time_bound(value: &DeValue<'_>) -> Result<Decimal, String> {
+    let wanted = "a ratio above 1 and below 10, such as 1.05";
+    let bound = real(value, wanted)?;
+    let is_ratio =
+        bound.compare(Decimal::from(1)).is_gt() && bound.compare(Decimal::from(10)).is_lt();
+    if !is_ratio {
+        return Err(format!("{} is not {wanted}", shown(value)));
+    }
+    Ok(bound)
 }
 
 fn is_share(metric: &str) -> bool {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use dsl::Decimal;
 use toml::de::DeValue;
 
 use super::{
@@ -17,7 +18,6 @@ use crate::section::{Line, Section, fact, hex, key};
 use crate::verdict::Trainer;
 
 impl Comparison {
-    /// The declarations as facts of the lock.
     /// The sections that the comparison's own id covers.
     pub(crate) fn own_sections(&self) -> Vec<Section> {
         let mut facts = self.facts();
@@ -35,14 +35,15 @@ impl Comparison {
         ]
     }
 
+    /// The declarations as facts of the lock.
     pub(crate) fn facts(&self) -> Vec<Line> {
         let mut facts: Vec<Line> = Vec::new();
         let list = |values: &mut dyn Iterator<Item = String>| {
             format!("[{}]", values.collect::<Vec<_>>().join(", "))
         };
         for (name, seeds) in [("seeds", &self.seeds), ("replicate", &self.replicate)] {
-            for (which, of) in SEED_KINDS {
-                let values = &mut seeds.iter().map(|s| seed_value(of(s)).to_string());
+            for (which, seed_of) in SEED_KINDS {
+                let values = &mut seeds.iter().map(|s| seed_value(seed_of(s)).to_string());
                 facts.push((format!("{name}.{which}"), list(values)));
             }
         }
@@ -95,8 +96,26 @@ impl Comparison {
         arms: Vec<Arm>,
         facts: impl Iterator<Item = (&'v str, &'v DeValue<'i>, usize)>,
     ) -> Result<Comparison, LockError> {
-        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        let mut declared = Declared {
+        let mut reader = DeclaredFacts::new();
+        for (key, value, line) in facts {
+            reader.take(key, value).map_err(|reason| error::bad_fact(line, key, &reason))?;
+        }
+        Comparison::new(name, source, arms, reader.finish()?).map_err(no_longer)
+    }
+}
+
+/// The declarations in the facts of a lock, as far as they have been read.
+struct DeclaredFacts {
+    declared: Declared,
+    /// Lists of seeds, by `seeds.init` and so on.
+    seeds: BTreeMap<String, Vec<u64>>,
+    on: Option<Quantity>,
+    within: Option<Decimal>,
+}
+
+impl DeclaredFacts {
+    fn new() -> DeclaredFacts {
+        let declared = Declared {
             base: String::new(),
             treatment: BTreeMap::new(),
             seeds: Vec::new(),
@@ -108,62 +127,55 @@ impl Comparison {
             scope: MatchScope::default(),
             trainer: Trainer::Any,
         };
-        let (mut on, mut within) = (None, None);
-        for (key, value, line) in facts {
-            let wrong = |why: String| error::bad_fact(line, key, &why);
-            match (key.split_once('.'), value) {
-                (None, DeValue::String(text)) if key == "base" => declared.base = text.to_string(),
-                (None, value) if key == "trainer" => {
-                    declared.trainer = Trainer::read(value).map_err(wrong)?;
-                }
-                (Some(("seeds" | "replicate", _)), value) => {
-                    seeds.insert(key.to_owned(), seed_list(value).map_err(wrong)?);
-                }
-                (Some(("grid", paths)), value) => {
-                    declared.grid.push(grid_row(paths, value).map_err(wrong)?);
-                }
-                (Some(("selection", "metric")), DeValue::String(text)) => {
-                    declared.selection.metric = text.to_string();
-                }
-                (Some(("selection", "mode")), DeValue::String(text)) => {
-                    let max = text == "max";
-                    declared.selection.mode =
-                        if max { SelectionMode::Max } else { SelectionMode::Min };
-                }
-                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
-                    declared.selection.per_arm = *per_arm;
-                }
-                (Some(("analysis", key)), value) => {
-                    declared.analysis.take(key, value).map_err(wrong)?;
-                }
-                (Some(("match", "on")), value) => on = Some(Quantity::read(value).map_err(wrong)?),
-                (Some(("match", "within")), value) => {
-                    within = Some(Match::share(value).map_err(wrong)?);
-                }
-                (Some(("match", "arms")), value) => {
-                    declared.scope.arms = strings(value).map_err(wrong)?;
-                }
-                (Some(("match", "compensate")), value) => {
-                    declared.scope.compensate = strings(value).map_err(wrong)?;
-                }
-                (Some(("treatment", arm)), value) => {
-                    let entries = strings(value).map_err(wrong)?;
-                    declared.treatment.insert(arm.to_owned(), entries);
-                }
-                (_, value) => return Err(wrong(format!("{} cannot be used here", shown(value)))),
+        DeclaredFacts { declared, seeds: BTreeMap::new(), on: None, within: None }
+    }
+
+    fn take(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        let declared = &mut self.declared;
+        match (key.split_once('.'), value) {
+            (None, DeValue::String(text)) if key == "base" => declared.base = text.to_string(),
+            (None, value) if key == "trainer" => declared.trainer = Trainer::read(value)?,
+            (Some(("seeds" | "replicate", _)), value) => {
+                self.seeds.insert(key.to_owned(), seed_list(value)?);
             }
+            (Some(("grid", paths)), value) => declared.grid.push(grid_row(paths, value)?),
+            (Some(("selection", "metric")), DeValue::String(text)) => {
+                declared.selection.metric = text.to_string();
+            }
+            (Some(("selection", "mode")), DeValue::String(text)) => {
+                let max = text == "max";
+                declared.selection.mode = if max { SelectionMode::Max } else { SelectionMode::Min };
+            }
+            (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
+                declared.selection.per_arm = *per_arm;
+            }
+            (Some(("analysis", key)), value) => declared.analysis.take(key, value)?,
+            (Some(("match", "on")), value) => self.on = Some(Quantity::read(value)?),
+            (Some(("match", "within")), value) => self.within = Some(Match::share(value)?),
+            (Some(("match", "arms")), value) => declared.scope.arms = strings(value)?,
+            (Some(("match", "compensate")), value) => declared.scope.compensate = strings(value)?,
+            (Some(("treatment", arm)), value) => {
+                declared.treatment.insert(arm.to_owned(), strings(value)?);
+            }
+            (_, value) => return Err(format!("{} cannot be used here", shown(value))),
         }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Declared, LockError> {
+        let DeclaredFacts { mut declared, seeds, on, within } = self;
         declared.matching = match (on, within) {
             (Some(on), Some(within)) => Some(Match { on, within }),
             (None, None) => None,
             (Some(_), None) => return Err(error::missing_fact("comparison.match.within")),
             (None, Some(_)) => return Err(error::missing_fact("comparison.match.on")),
         };
-        declared.seeds =
-            zip_seeds(&seeds, "seeds").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
-        declared.replicate = zip_seeds(&seeds, "replicate")
-            .map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
-        Comparison::new(name, source, arms, declared).map_err(no_longer)
+        let zipped = |prefix: &str| {
+            zip_seeds(&seeds, prefix).map_err(|(path, reason)| error::bad_fact(1, &path, &reason))
+        };
+        declared.seeds = zipped("seeds")?;
+        declared.replicate = zipped("replicate")?;
+        Ok(declared)
     }
 }
 
@@ -180,8 +192,8 @@ fn strings(value: &DeValue<'_>) -> Result<Vec<String>, String> {
 }
 
 /// The error for a locked comparison that cannot be rebuilt from its own text.
-pub(super) fn no_longer(why: NoComparison) -> LockError {
-    match why {
+pub(super) fn no_longer(reason: NoComparison) -> LockError {
+    match reason {
         NoComparison::Problems(problems) => error::first(problems),
         NoComparison::Treatment(arm, refusal) => {
             error::problem(&format!("treatment.{arm}"), &refusal.message, &refusal.help)

@@ -43,11 +43,11 @@ impl LockedArch {
     /// Compiles the text from a lock.
     pub fn from_text(name: &str, text: &str) -> Result<LockedArch, LockError> {
         let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::None);
-        let (compiled, found) = program.compile(FILE, name);
-        let broken = program.diagnostics.iter().chain(&found).find(|d| d.is_error());
+        let (compiled, diagnostics) = program.compile(FILE, name);
+        let broken = program.diagnostics.iter().chain(&diagnostics).find(|d| d.is_error());
         let Some(compiled) = compiled.filter(|_| broken.is_none()) else {
-            let why = broken.map_or("it does not compile", |d| d.message.as_str());
-            return Err(error::broken_arch(name, why));
+            let reason = broken.map_or("it does not compile", |d| d.message.as_str());
+            return Err(error::broken_arch(name, reason));
         };
         if compiled.text != text {
             return Err(error::not_canonical(name));
@@ -88,29 +88,33 @@ impl LockedArch {
 
     /// The primitives it uses, with the revision of each.
     pub fn revisions(&self) -> BTreeMap<&'static str, u32> {
-        let mut found = BTreeMap::new();
+        let mut revisions = BTreeMap::new();
         let mut seen = Vec::new();
-        revisions(&self.compiled.graph.top, &mut seen, &mut found);
-        found
+        collect_revisions(&self.compiled.graph.top, &mut seen, &mut revisions);
+        revisions
     }
 }
 
-fn revisions(body: &Body, seen: &mut Vec<*const Body>, found: &mut BTreeMap<&'static str, u32>) {
+fn collect_revisions(
+    body: &Body,
+    seen: &mut Vec<*const Body>,
+    revisions: &mut BTreeMap<&'static str, u32>,
+) {
     let mut last: Option<*const Body> = None;
     for node in &body.nodes {
         match &node.kind {
             NodeKind::Input(_) | NodeKind::Param(_) => {}
             NodeKind::Op { primitive, .. } => {
-                found.insert(primitive.name, primitive.revision);
+                revisions.insert(primitive.name, primitive.revision);
             }
             NodeKind::Slot { fill: inner, .. } | NodeKind::Layer { body: inner, .. } => {
-                let place = Rc::as_ptr(inner);
+                let address = Rc::as_ptr(inner);
                 // Equal layers are usually neighbours, so the list is rarely searched.
-                if last != Some(place) && !seen.contains(&place) {
-                    seen.push(place);
-                    revisions(inner, seen, found);
+                if last != Some(address) && !seen.contains(&address) {
+                    seen.push(address);
+                    collect_revisions(inner, seen, revisions);
                 }
-                last = Some(place);
+                last = Some(address);
             }
         }
     }

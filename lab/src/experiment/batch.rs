@@ -31,21 +31,24 @@ pub(super) fn resolve(fields: &mut Fields, problems: &mut Vec<FieldProblem>) {
     let count = tokens / one;
     if tokens % one != 0 || count > 1 << 20 {
         let (down, up) = (count.max(1), count.saturating_add(1));
-        let near = if count == 0 || down == up { vec![down] } else { vec![down, up] };
-        let near: Vec<String> = near
+        let nearest = if count == 0 || down == up { vec![down] } else { vec![down, up] };
+        let nearest: Vec<String> = nearest
             .into_iter()
             .filter(|n| *n <= 1 << 20)
             .map(|n| n.saturating_mul(one).to_string())
             .collect();
-        let near = if near.is_empty() {
+        let nearest = if nearest.is_empty() {
             one.saturating_mul(1 << 20).to_string()
         } else {
-            near.join(" or ")
+            nearest.join(" or ")
         };
-        let why = if tokens % one == 0 { "are more than 1048576" } else { "are not a multiple of" };
+        let problem =
+            if tokens % one == 0 { "are more than 1048576" } else { "are not a multiple of" };
         wrong(
-            format!("{tokens} tokens {why} micro-batches of sequences x seq_len = {one} tokens"),
-            format!("write tokens_per_step = {near}, or other sequences"),
+            format!(
+                "{tokens} tokens {problem} micro-batches of sequences x seq_len = {one} tokens"
+            ),
+            format!("write tokens_per_step = {nearest}, or other sequences"),
         );
     }
     fields.insert(FOLLOWS.to_owned(), FieldValue::Int(count.clamp(1, 1 << 20)));

@@ -99,6 +99,13 @@ pub(super) fn suites(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Fiel
 
 /// Fields about parts that an arch may lack.
 pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
+    auxiliary_losses(arch, fields, problems);
+    exact_weights(fields, problems);
+    dropout(arch, fields, problems);
+}
+
+/// Weights of auxiliary losses that the arch does not have.
+fn auxiliary_losses(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
     let graph = &arch.compiled.graph;
     let mut lacks = |path: &str, what: String, with: String| {
         let weight = real(fields, path);
@@ -145,6 +152,10 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
             );
         }
     }
+}
+
+/// Weights of auxiliary losses that cannot be multiplied exactly.
+fn exact_weights(fields: &Fields, problems: &mut Vec<FieldProblem>) {
     for path in ["loss.ahead", "loss.balance", "loss.router_z"] {
         let weight = real(fields, path);
         let exact = Ratio::from_decimal(weight).filter(|ratio| ratio.den <= FINEST);
@@ -157,7 +168,11 @@ pub(super) fn has_effect(arch: &LockedArch, fields: &Fields, problems: &mut Vec<
             ));
         }
     }
-    match (fields.get("seeds.dropout"), graph.has_dropout()) {
+}
+
+/// The seed of dropout is given if the arch has dropout, and only then.
+fn dropout(arch: &LockedArch, fields: &Fields, problems: &mut Vec<FieldProblem>) {
+    match (fields.get("seeds.dropout"), arch.compiled.graph.has_dropout()) {
         (Some(FieldValue::Int(seed)), false) => problems.push(FieldProblem::new(
             "seeds.dropout",
             "no-dropout",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::access::text;
 use super::parts::Digests;
-use crate::field::{Class, FieldValue, Fields, Origin, RULES, Rule, TABLE, UNBOUND};
+use crate::field::{Class, FieldValue, Fields, Origin, RULES, RevisedRule, TABLE, UNBOUND};
 use crate::section::{Line, lines};
 use compiler::digest::Digest;
 
@@ -35,7 +35,7 @@ pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue
 }
 
 fn train_under(
-    rules: &[Rule],
+    rules: &[RevisedRule],
     fields: &Fields,
     derived: &BTreeMap<&'static str, FieldValue>,
 ) -> Vec<Line> {

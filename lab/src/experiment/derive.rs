@@ -77,10 +77,10 @@ pub(super) fn derived(
     let mut out = costs(analysis);
     out.extend(identity(arch));
     let Budget { steps, tokens } = budget;
-    let whole = |n: u64| FieldValue::count(i128::from(n));
-    out.insert("batch.tokens_per_step", whole(tokens_per_step(fields).unwrap_or(0)));
-    out.insert("budget.steps", whole(steps));
-    out.insert("budget.tokens", whole(tokens));
+    let count = |n: u64| FieldValue::count(i128::from(n));
+    out.insert("batch.tokens_per_step", count(tokens_per_step(fields).unwrap_or(0)));
+    out.insert("budget.steps", count(steps));
+    out.insert("budget.tokens", count(tokens));
     let flops = analysis.train_flops_per_token.saturating_mul(i128::from(tokens));
     out.insert("budget.flops", FieldValue::count(flops));
     out.insert("data.vocab", FieldValue::Int(task::vocab(fields)));

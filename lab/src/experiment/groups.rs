@@ -130,17 +130,17 @@ fn members<'a>(
     entries: &'a [FieldValue],
     problems: &mut Vec<FieldProblem>,
 ) -> Vec<Option<&'a FieldValue>> {
-    let mut found: Vec<Option<&FieldValue>> = vec![None; params.len()];
+    let mut matched: Vec<Option<&FieldValue>> = vec![None; params.len()];
     for entry in entries {
         let text = pattern_of(entry);
         let Some(pattern) = Pattern::parse(text) else { continue };
         let mut any = false;
-        for (param, found) in params.iter().zip(&mut found) {
+        for (param, matched) in params.iter().zip(&mut matched) {
             if !pattern.matches(param) {
                 continue;
             }
             any = true;
-            if let Some(other) = found {
+            if let Some(other) = matched {
                 problems.push(FieldProblem::new(
                     path,
                     "two-groups",
@@ -151,19 +151,19 @@ fn members<'a>(
                     ),
                     "narrow one of the two, so that each parameter has one entry",
                 ));
-                return found_or_none(params.len());
+                return none_matched(params.len());
             }
-            *found = Some(entry);
+            *matched = Some(entry);
         }
         if !any && !pattern.optional {
             problems.push(no_match(arch, params, path, text, &pattern));
         }
     }
-    found
+    matched
 }
 
 /// The result after a problem: no parameter is matched.
-fn found_or_none<'a>(count: usize) -> Vec<Option<&'a FieldValue>> {
+fn none_matched<'a>(count: usize) -> Vec<Option<&'a FieldValue>> {
     vec![None; count]
 }
 
@@ -192,11 +192,11 @@ fn no_match(
     let wrong_role = pattern.role().filter(|role| !roles.contains(role));
     let known = match (wrong_role, pattern.path()) {
         (Some(role), _) => match dsl::suggest(role, roles.iter().copied()) {
-            Some(near) => format!("did you mean the role `{near}`?"),
+            Some(nearest) => format!("did you mean the role `{nearest}`?"),
             None => format!("its roles are {}", roles.join(", ")),
         },
         (None, Some(path)) => match dsl::suggest(&path, paths.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(nearest) => format!("did you mean `{nearest}`?"),
             None => format!("its parameters are {}", paths.join(", ")),
         },
         (None, None) => format!("its parameters are {}", paths.join(", ")),

@@ -10,7 +10,7 @@ const MAX_STEP: usize = 32;
 
 /// One field of a set of equal layers, or of the arch itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Line {
+pub struct FieldLine {
     /// Path below the layer or the arch.
     pub path: String,
     /// The value as the language writes it.
@@ -27,13 +27,13 @@ pub(crate) fn split(path: &str) -> Option<(usize, &str)> {
 }
 
 /// Sorted lines of all fields.
-pub fn lines(fields: &[Field]) -> Vec<Line> {
+pub fn lines(fields: &[Field]) -> Vec<FieldLine> {
     let mut lines = Vec::new();
     let mut layers: BTreeMap<usize, Vec<&Field>> = BTreeMap::new();
     for field in fields {
         match split(&field.path) {
             Some((layer, _)) => layers.entry(layer).or_default().push(field),
-            None => lines.push(Line {
+            None => lines.push(FieldLine {
                 path: field.path.clone(),
                 value: field.value.clone(),
                 written: field.written,
@@ -59,7 +59,7 @@ pub fn lines(fields: &[Field]) -> Vec<Line> {
             for field in fields {
                 let rest = split(&field.path).map_or("", |(_, rest)| rest);
                 let dot = if rest.is_empty() { "" } else { "." };
-                lines.push(Line {
+                lines.push(FieldLine {
                     path: format!("layers.{set}{dot}{rest}"),
                     value: field.value.clone(),
                     written: field.written,

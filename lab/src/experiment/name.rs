@@ -10,7 +10,7 @@ const MAX_ARM: usize = 40;
 /// Checks that a text is a valid name for a lock or a run; `Err` gives the reason if it is not.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let why = if name.is_empty() {
+    let reason = if name.is_empty() {
         "it is empty".to_owned()
     } else if name.len() > MAX_NAME {
         format!("it has {} bytes; at most {MAX_NAME} are allowed", name.len())
@@ -22,7 +22,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     };
     Err(format!(
-        "{} is not a valid name: {why}; use letters, digits, `_`, `-` and `.`",
+        "{} is not a valid name: {reason}; use letters, digits, `_`, `-` and `.`",
         quoted(name)
     ))
 }
@@ -80,8 +80,8 @@ mod tests {
             "a\u{202e}b",
             &"x".repeat(MAX_NAME + 1),
         ] {
-            let why = check_name(bad).unwrap_err();
-            assert!(!why.chars().any(char::is_control), "{why}");
+            let reason = check_name(bad).unwrap_err();
+            assert!(!reason.chars().any(char::is_control), "{reason}");
             assert!(check_arm(bad).is_err());
         }
         assert_eq!(check_arm("no_canon2"), Ok(()));

@@ -15,7 +15,7 @@ fn term(fields: &Fields, path: &str) -> Option<Root> {
     (weight.num != 0).then(|| weight.mul(share).map(Root::rational))?
 }
 
-pub(super) fn of(fields: &Fields) -> (Loss, Decimal, Optimizer) {
+pub(super) fn read(fields: &Fields) -> (Loss, Decimal, Optimizer) {
     let loss = Loss {
         nll_square: real(fields, "loss.nll_square"),
         z_loss: real(fields, "loss.z_loss"),

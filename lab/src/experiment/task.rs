@@ -83,13 +83,13 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<FieldProblem>) {
         }
     }
     for metric in list(fields, "evaluation.metrics").iter().map(FieldValue::plain) {
-        let own = metrics_of(name);
-        if metric::NAMES.contains(&metric.as_str()) && !own.contains(&metric.as_str()) {
-            let own: Vec<String> = own.iter().map(|name| format!("\"{name}\"")).collect();
+        let names = metrics_of(name);
+        if metric::NAMES.contains(&metric.as_str()) && !names.contains(&metric.as_str()) {
+            let names: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
             problem(
                 "evaluation.metrics",
                 format!("metrics lists \"{metric}\", but {name} does not have it"),
-                &format!("choose from {}, or leave metrics out", own.join(", ")),
+                &format!("choose from {}, or leave metrics out", names.join(", ")),
             );
         }
     }

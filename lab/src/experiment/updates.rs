@@ -19,15 +19,15 @@ pub(super) fn matrices(params: &[Param]) -> String {
 
 /// The weights of projections and tables, one path a line: what a graph shows of [`matrices`].
 fn weights(graph: &Graph) -> String {
-    let mut found = vec![false; graph.top.params.len()];
+    let mut is_weight = vec![false; graph.top.params.len()];
     let all: Vec<ParamId> = (0..graph.top.params.len()).map(|n| ParamId(n as u32)).collect();
-    mark(&graph.top, &all, &mut found);
-    let paths = graph.top.params.iter().zip(found).filter(|(_, found)| *found);
+    mark(&graph.top, &all, &mut is_weight);
+    let paths = graph.top.params.iter().zip(is_weight).filter(|(_, is_weight)| *is_weight);
     paths.map(|(param, _)| format!("{}\n", param.path)).collect()
 }
 
 /// Marks the weights in a body, given the whole graph's parameter for each of its own.
-fn mark(body: &Body, params: &[ParamId], found: &mut [bool]) {
+fn mark(body: &Body, params: &[ParamId], is_weight: &mut [bool]) {
     for node in &body.nodes {
         match &node.kind {
             NodeKind::Op { primitive, .. } => {
@@ -36,15 +36,16 @@ fn mark(body: &Body, params: &[ParamId], found: &mut [bool]) {
                 let node = weight.and_then(|weight| body.nodes.get(weight.node as usize));
                 if let Some(NodeKind::Param(id)) = node.map(|node| &node.kind)
                     && let Some(id) = params.get(id.0 as usize)
-                    && let Some(found) = found.get_mut(id.0 as usize)
+                    && let Some(is_weight) = is_weight.get_mut(id.0 as usize)
                 {
-                    *found = true;
+                    *is_weight = true;
                 }
             }
-            NodeKind::Slot { fill: inner, params: own, .. }
-            | NodeKind::Layer { body: inner, params: own, .. } => {
-                let own = own.iter().filter_map(|id| params.get(id.0 as usize)).copied();
-                mark(inner, &own.collect::<Vec<_>>(), found);
+            NodeKind::Slot { fill: inner, params: inner_params, .. }
+            | NodeKind::Layer { body: inner, params: inner_params, .. } => {
+                let inner_params =
+                    inner_params.iter().filter_map(|id| params.get(id.0 as usize)).copied();
+                mark(inner, &inner_params.collect::<Vec<_>>(), is_weight);
             }
             NodeKind::Input(_) | NodeKind::Param(_) => {}
         }

@@ -136,8 +136,8 @@ impl Kind {
             return Err(format!("\"{text}\" is not implemented yet; there is {}", quoted(words)));
         }
         match dsl::suggest(text, words.iter().copied()) {
-            Some(near) => {
-                Err(format!("\"{text}\" is not {}; did you mean \"{near}\"?", self.describe()))
+            Some(nearest) => {
+                Err(format!("\"{text}\" is not {}; did you mean \"{nearest}\"?", self.describe()))
             }
             None => Ok(None),
         }
@@ -308,7 +308,7 @@ mod tests {
         ] {
             assert_eq!(read(real, written), Ok(kept.to_owned()), "{written}");
         }
-        for (written, why) in [
+        for (written, expected) in [
             ("nan", "not allowed"),
             ("-inf", "not allowed"),
             ("-0.0", "not allowed: write 0"),
@@ -319,7 +319,7 @@ mod tests {
             ("\"1\"", "is not a number of 0 or more"),
         ] {
             let error = read(real, written).unwrap_err();
-            assert!(error.contains(why), "{written}: {error}");
+            assert!(error.contains(expected), "{written}: {error}");
         }
     }
 
@@ -335,13 +335,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_composed() {
+    fn names_are_normalised_to_composed_characters() {
         assert_eq!(read(Kind::Name, "\"cafe\u{301}\""), Ok("\"caf\u{e9}\"".to_owned()));
         assert!(read(Kind::Name, "\"a\\nb\"").is_err());
     }
 
     #[test]
-    fn words_are_known_or_promised() {
+    fn unknown_words_are_refused_with_a_hint() {
         let policy = Kind::Word(&["f32"], &["bf16"]);
         assert!(read(policy, "\"bf16\"").unwrap_err().contains("not implemented yet"));
         assert!(read(policy, "\"f33\"").unwrap_err().contains("did you mean \"f32\""));

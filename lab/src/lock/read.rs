@@ -68,7 +68,7 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
         }
     })?;
     let (leaves, _) = facts::leaves(&table);
-    let reader = Reader { text, facts: &leaves };
+    let reader = FactReader { text, facts: &leaves };
     let lock = reader.lock().map_err(|error| match last_section(text) {
         // If the last section is missing too, the file was truncated.
         Some(last) if error.code == "lock-missing-field" => {
@@ -94,7 +94,7 @@ pub fn is_of_another_version(text: &str) -> bool {
 }
 
 fn version_of(text: &str) -> Option<u32> {
-    head(text, "version").and_then(|(_, found)| found.parse().ok())
+    head(text, "version").and_then(|(_, version)| version.parse().ok())
 }
 
 /// The last section of a lock of this kind, if the text lacks it.
@@ -158,12 +158,12 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
             };
             let facts = fact(got).zip(fact(want)).filter(|_| block.is_empty());
             return Err(match facts {
-                Some(((got, found), (want, derived))) if got == want => {
+                Some(((got, written), (want, derived))) if got == want => {
                     let key = format!("{section}{}", want.trim_matches('"'));
-                    let (found, derived) = (short(&found), short(&derived));
+                    let (written, derived) = (short(&written), short(&derived));
                     match covered(text, &section, &key) {
-                        Some(covers) => error::edited(line, &key, covers, &found, &derived),
-                        None => error::differs(line, &key, &found, &derived),
+                        Some(covers) => error::edited(line, &key, covers, &written, &derived),
+                        None => error::differs(line, &key, &written, &derived),
                     }
                 }
                 Some(_) | None => error::other_line(line, &short(got), &short(want)),
@@ -223,7 +223,7 @@ fn short(text: &str) -> String {
 }
 
 /// The facts of one lock, or of one arm of a comparison.
-struct Reader<'a, 'i> {
+struct FactReader<'a, 'i> {
     text: &'a str,
     facts: &'a [Fact<'a, 'i>],
 }
@@ -234,7 +234,7 @@ const FOLLOWING: [&str; 5] = ["arch.derived.", "arch.free.", "derived.", "digest
 /// Prefix of the lines in an id that hold the revisions of rules.
 const REVISED: &str = "train.revision.";
 
-impl<'a, 'i> Reader<'a, 'i> {
+impl<'a, 'i> FactReader<'a, 'i> {
     fn find(&self, path: &str) -> Option<&Fact<'a, 'i>> {
         let at = self.facts.binary_search_by(|fact| fact.path.as_str().cmp(path)).ok()?;
         self.facts.get(at)
@@ -279,9 +279,9 @@ impl<'a, 'i> Reader<'a, 'i> {
 
     /// Turns the failed check of a fact into an error at its line.
     fn check(&self, path: &str, judged: Result<(), String>) -> Result<(), LockError> {
-        judged.map_err(|why| {
+        judged.map_err(|reason| {
             let line = self.find(path).map_or(1, |fact| self.line(fact));
-            error::bad_fact(line, path, &why)
+            error::bad_fact(line, path, &reason)
         })
     }
 
@@ -324,7 +324,7 @@ impl<'a, 'i> Reader<'a, 'i> {
             let locked = match Kind::Int(0, i64::MAX).read(fact.value) {
                 Ok(FieldValue::Int(revision)) => revision,
                 Ok(_) => 0,
-                Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
+                Err(reason) => return Err(error::bad_fact(self.line(fact), &fact.path, &reason)),
             };
             let current = match what.split_once('.') {
                 Some(("op", name)) => op::find(name).map(|op| i64::from(op.revision)),
@@ -348,7 +348,7 @@ impl<'a, 'i> Reader<'a, 'i> {
             match Kind::Int(1, i64::MAX).read(fact.value) {
                 Ok(FieldValue::Int(revision)) => locked.insert(name, revision),
                 Ok(_) => None,
-                Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
+                Err(reason) => return Err(error::bad_fact(self.line(fact), &fact.path, &reason)),
             };
         }
         for rule in RULES.iter().filter(|rule| rule.applies(fields)) {
@@ -408,7 +408,7 @@ impl<'a, 'i> Reader<'a, 'i> {
                 Ok(value) => {
                     fields.insert(path.to_owned(), value);
                 }
-                Err(why) => return Err(error::bad_fact(self.line(fact), path, &why)),
+                Err(reason) => return Err(error::bad_fact(self.line(fact), path, &reason)),
             }
         }
         // A newer field is listed only if its value is not neutral, whatever its default is today.
@@ -428,7 +428,7 @@ impl<'a, 'i> Reader<'a, 'i> {
             let fact = self.find(&path).ok_or_else(|| error::missing_fact(&path))?;
             let tokens = Kind::Int(1, i64::MAX)
                 .read(fact.value)
-                .map_err(|why| error::bad_fact(self.line(fact), &path, &why))?;
+                .map_err(|reason| error::bad_fact(self.line(fact), &path, &reason))?;
             fields.insert("budget.tokens".to_owned(), tokens);
         }
         Ok(fields)

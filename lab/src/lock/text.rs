@@ -127,7 +127,7 @@ fn arch(lock: &ArchLock) -> Vec<Section> {
 /// The sections of an arch, in any kind of lock.
 fn arch_text(arch: &LockedArch, prefix: &str) -> Vec<Section> {
     let (mut free, mut defaults) = (Vec::new(), Vec::new());
-    for layers::Line { path, value, written } in layers::lines(&arch.compiled.fields) {
+    for layers::FieldLine { path, value, written } in layers::lines(&arch.compiled.fields) {
         let line = (key(&path), arch_value(&value));
         if written { free.push(line) } else { defaults.push(line) }
     }

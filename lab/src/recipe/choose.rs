@@ -16,8 +16,8 @@ pub struct NoChoice {
 }
 
 /// The arch that a recipe names, of those that its file makes under this name; without a name, of all.
-pub fn arch<'c>(named: &ArchRef, made: &'c [Compiled]) -> Result<&'c Compiled, NoChoice> {
-    match made {
+pub fn arch<'c>(named: &ArchRef, archs: &'c [Compiled]) -> Result<&'c Compiled, NoChoice> {
+    match archs {
         [one] => Ok(one),
         several => {
             let names: Vec<&str> = several.iter().map(|arch| arch.name.as_str()).collect();
@@ -44,17 +44,22 @@ pub fn no_recipe(arm: &ArmFile) -> NoChoice {
 }
 
 /// The experiment that an arm names, of those that its recipe makes.
-pub fn experiment<'e>(arm: &ArmFile, made: &'e [Experiment]) -> Result<&'e Experiment, NoChoice> {
+pub fn experiment<'e>(
+    arm: &ArmFile,
+    experiments: &'e [Experiment],
+) -> Result<&'e Experiment, NoChoice> {
     let ArmFile { name, recipe: path, arch: _, point } = arm;
-    match (point.as_deref(), made) {
+    match (point.as_deref(), experiments) {
         (Some(point), _) => {
-            if let Some(experiment) = made.iter().find(|made| made.name == point) {
+            if let Some(experiment) = experiments.iter().find(|experiment| experiment.name == point)
+            {
                 return Ok(experiment);
             }
-            let near = dsl::suggest(point, made.iter().map(|made| made.name.as_str()));
-            let help = near.map_or_else(
+            let nearest =
+                dsl::suggest(point, experiments.iter().map(|experiment| experiment.name.as_str()));
+            let help = nearest.map_or_else(
                 || format!("`canonc build {path}` lists its locks"),
-                |near| format!("did you mean `{path}#{near}`?"),
+                |nearest| format!("did you mean `{path}#{nearest}`?"),
             );
             let message = format!("arm `{name}`: `{path}` has no lock `{point}`");
             Err(NoChoice { message, help })

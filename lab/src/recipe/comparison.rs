@@ -4,29 +4,28 @@
 //! `[grid]`, `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ only in their
 //! arms. A treatment is declared here once, before any run; a nuisance or a seed cannot be a treatment.
 
+mod declarations;
 mod rows;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use dsl::{Diagnostics, FileId, Sources, Span};
-use tasks::metric::{self, EVAL_LOSS};
+use tasks::metric;
 use toml::de::DeValue;
 
 use super::{ArchRef, diag};
 use crate::comparison::{
-    Arm, Comparison, Declared, DeclaredAnalysis, Match, MatchScope, NoComparison, Quantity,
-    Selection, SelectionMode,
+    Arm, Comparison, Declared, DeclaredAnalysis, MatchScope, NoComparison, zip_seeds,
 };
-use crate::comparison::{grid_row, seed_list, zip_seeds};
 use crate::experiment::{Experiment, Seeds};
 use crate::facts::{self, Fact};
 use crate::field::{self, FieldDef, shown};
 use crate::grid::is_word;
-use crate::verdict::{Change, Trainer, Verdict};
+use crate::verdict::{Change, Verdict};
 use compiler::resolve::import_target;
 
-pub use rows::Row;
+pub use rows::ComparisonRow;
 
 /// An arm in a comparison file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +46,7 @@ pub struct ComparisonFile {
     /// The file it was read from.
     pub file: FileId,
     /// One row for each comparison in the file.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     declared: Declared,
     spans: BTreeMap<String, Span>,
 }
@@ -107,14 +106,13 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnos
         }
     }
     let spans = tables.iter().map(|(path, at)| (path.clone(), span(at))).collect();
-    let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
-    let found = reader.all(&leaves);
-    let Reader { mut diagnostics, spans, .. } = reader;
+    let mut reader = ComparisonReader { file, name: sources.name(file), diagnostics, spans };
+    let (rows, declared) = reader.declarations(&leaves);
+    let ComparisonReader { mut diagnostics, spans, .. } = reader;
     if lacks_sections {
         // What is missing may be in the section of the wrong name.
         diagnostics.retain(|d| !MISSING.contains(&d.code));
     }
-    let (rows, declared) = found;
     if diagnostics.is_empty() {
         (Some(ComparisonFile { file, rows, declared, spans }), diagnostics)
     } else {
@@ -122,173 +120,21 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnos
     }
 }
 
-struct Reader<'s> {
+/// Reads one file, and collects what is wrong with it.
+struct ComparisonReader<'s> {
     file: FileId,
     name: &'s str,
     diagnostics: Diagnostics,
     spans: BTreeMap<String, Span>,
 }
 
-impl Reader<'_> {
+impl ComparisonReader<'_> {
     fn span(&self, at: &Range<usize>) -> Span {
         Span::new(self.file, at.start, at.end)
     }
 
-    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<Row>, Declared) {
-        let mut arms: Vec<ArmFile> = Vec::new();
-        let shared = self.shared(leaves);
-        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        let mut treatment: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
-        let mut grid = Vec::new();
-        let mut selection =
-            Selection { metric: EVAL_LOSS.to_owned(), mode: SelectionMode::Min, per_arm: true };
-        let mut analysis = DeclaredAnalysis::default();
-        let mut chosen = None;
-        let mut base = None;
-        let (mut on, mut within) = (None, None);
-        let mut scope = MatchScope::default();
-        let mut trainer = Trainer::Any;
-        for fact in leaves {
-            let (key, at) = (self.span(&fact.key), self.span(&fact.at));
-            self.spans.insert(fact.path.clone(), at);
-            let path = fact.path.as_str();
-            match (path.split_once('.'), fact.value) {
-                (None, DeValue::String(text)) if path == "base" => {
-                    base = Some((text.to_string(), at))
-                }
-                (None, value) if path == "treatment" => {
-                    let entries = self.strings(path, value, at);
-                    treatment.insert(None, entries);
-                }
-                (None, value) if path == "trainer" => match Trainer::read(value) {
-                    Ok(found) => trainer = found,
-                    Err(_) => {
-                        let want = "\"canonc\"; leave it out if another trainer may run the arms";
-                        let got = shown(value);
-                        self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
-                    }
-                },
-                (Some(("treatment", arm)), value) => {
-                    let entries = self.strings(path, value, at);
-                    treatment.insert(Some(arm.to_owned()), entries);
-                }
-                // Read later, with the arms that are the same in every row.
-                (Some(("sweep", _)), _) => {}
-                // Read before all arms.
-                (None, DeValue::String(_)) if path == "recipe" => {}
-                (Some(("arms", arm)), DeValue::String(text)) => {
-                    self.arm(arm, text, shared.as_deref(), (key, at), &mut arms);
-                }
-                (Some(("seeds" | "replicate", which)), value)
-                    if ["init", "data", "eval"].contains(&which) =>
-                {
-                    match seed_list(value) {
-                        Ok(list) if list.is_empty() => {
-                            self.diagnostics.push(diag::empty_list(at, path));
-                        }
-                        Ok(list) => {
-                            seeds.insert(path.to_owned(), list);
-                        }
-                        Err(why) => self.diagnostics.push(diag::bad_value(at, path, &why)),
-                    }
-                }
-                (Some(("grid", paths)), value) => match grid_row(paths, value) {
-                    Ok(row) => grid.push(row),
-                    Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
-                },
-                (Some(("selection", "metric")), DeValue::String(text))
-                    if metric::is_known(text.as_ref()) =>
-                {
-                    selection.metric = text.to_string();
-                }
-                (Some(("selection", "mode")), DeValue::String(text)) if text == "min" => {
-                    chosen = Some(SelectionMode::Min);
-                }
-                (Some(("selection", "mode")), DeValue::String(text)) if text == "max" => {
-                    chosen = Some(SelectionMode::Max);
-                }
-                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
-                    selection.per_arm = *per_arm;
-                }
-                (Some(("analysis", name)), value) if DeclaredAnalysis::KEYS.contains(&path) => {
-                    if let Err(why) = analysis.take(name, value) {
-                        self.diagnostics.push(diag::bad_analysis(at, path, &why));
-                    }
-                }
-                (None, value @ DeValue::String(_)) if path == "match" => {
-                    on = self.written(path, at, Quantity::read(value));
-                }
-                (Some(("match", "on")), value) => {
-                    on = self.written(path, at, Quantity::read(value));
-                }
-                (Some(("match", "within")), value) => {
-                    within = self.written(path, at, Match::share(value));
-                }
-                (Some(("match", "arms")), value) => scope.arms = self.strings(path, value, at),
-                (Some(("match", "compensate")), DeValue::String(entry)) => {
-                    scope.compensate = vec![entry.to_string()];
-                }
-                (Some(("match", "compensate")), value) => {
-                    scope.compensate = self.strings(path, value, at);
-                }
-                (_, value) => self.unknown(path, value, key, at),
-            }
-        }
-        let matching = on.map(|on| match within {
-            Some(within) => Match { on, within },
-            None => Match::usual(on),
-        });
-        // A quantity that is written and wrong has been reported. The spans also have tables.
-        let is_given = |key: &str| leaves.iter().any(|fact| fact.path == key);
-        if !is_given("match.on") && !is_given("match") && MATCH.iter().any(|key| is_given(key)) {
-            let at = self.place("match");
-            self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
-        }
-        let least = metric::is_less_better(&selection.metric);
-        let best = if least { SelectionMode::Min } else { SelectionMode::Max };
-        if chosen.is_some_and(|mode| mode != best) {
-            let at = self.place("selection.mode");
-            self.diagnostics.push(diag::worst_mode(at, &selection.metric, best));
-        }
-        selection.mode = best;
-        let rows = self.rows(arms, leaves, shared.as_deref());
-        let arms: &[ArmFile] = rows.first().map_or(&[], |row| &row.arms);
-        if shared.is_some() && !arms.is_empty() && arms.iter().all(|arm| arm.arch.is_none()) {
-            let at = self.place("recipe");
-            self.diagnostics.push(diag::idle_recipe(at));
-        }
-        let base = self.base(base, arms);
-        let treatment = self.treatment(treatment, arms, &base);
-        self.check_scope(&scope, arms, &base, &treatment);
-        let (seeds, replicate) = self.seeds(&seeds);
-        for path in grid.iter().flat_map(|row: &crate::comparison::Grid| &row.paths) {
-            if treatment.values().flatten().any(|entry| entry == path) {
-                let at = self.place("treatment");
-                self.diagnostics.push(diag::nuisance_in_treatment(at, path));
-            }
-        }
-        let declared = Declared {
-            base,
-            treatment,
-            seeds,
-            replicate,
-            grid,
-            selection,
-            analysis,
-            matching,
-            scope,
-            trainer,
-        };
-        (rows, declared)
-    }
-
-    fn place(&self, path: &str) -> Span {
+    fn span_of(&self, path: &str) -> Span {
         self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
-    }
-
-    /// Returns a value, or reports why it is invalid.
-    fn written<T>(&mut self, path: &str, at: Span, read: Result<T, String>) -> Option<T> {
-        read.map_err(|why| self.diagnostics.push(diag::bad_match(at, path, &why))).ok()
     }
 
     /// The recipe of every arm that names only an arch.
@@ -301,13 +147,13 @@ impl Reader<'_> {
 
     fn recipe(&mut self, path: &str, text: &str, at: Span) -> Option<String> {
         let clean = !text.chars().any(char::is_control) && text.ends_with(".toml");
-        let found = import_target(self.name, text).filter(|_| clean);
-        if found.is_none() {
+        let target = import_target(self.name, text).filter(|_| clean);
+        if target.is_none() {
             let want = "the path of a recipe relative to this file, with `/`";
             let got = shown(&DeValue::String(text.into()));
             self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
         }
-        found
+        target
     }
 
     fn arm(
@@ -341,8 +187,8 @@ impl Reader<'_> {
                     None => (text, None),
                 };
                 let nameless = point.is_some_and(|point| !is_word(point));
-                let found = self.recipe(&path, if nameless { text } else { file }, at);
-                if let Some(recipe) = found.filter(|_| !nameless) {
+                let recipe = self.recipe(&path, if nameless { text } else { file }, at);
+                if let Some(recipe) = recipe.filter(|_| !nameless) {
                     let point = point.map(str::to_owned);
                     arms.push(ArmFile { name, recipe, arch: None, point });
                 }
@@ -378,7 +224,7 @@ impl Reader<'_> {
             return;
         }
         let got = shown(value);
-        let found = match path {
+        let diagnostic = match path {
             "base" => diag::wrong_shape(at, path, &got, "the name of an arm"),
             "recipe" => {
                 diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"depo.toml\"")
@@ -411,13 +257,13 @@ impl Reader<'_> {
                 diag::unknown_comparison_key(key, path, known)
             }
         };
-        self.diagnostics.push(found);
+        self.diagnostics.push(diagnostic);
     }
 
     fn base(&mut self, base: Option<(String, Span)>, arms: &[ArmFile]) -> String {
         let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         if arms.len() < 2 {
-            let at = self.place("arms");
+            let at = self.span_of("arms");
             self.diagnostics.push(diag::too_few_arms(at, arms.len()));
         }
         match base {
@@ -453,17 +299,17 @@ impl Reader<'_> {
         // With a misspelt base, the real base would be reported as untreated.
         let has_base = names.len() < arms.len();
         for arm in written.keys().flatten() {
-            self.check_treated(self.place(&format!("treatment.{arm}")), arm, arms, base);
+            self.check_treated(self.span_of(&format!("treatment.{arm}")), arm, arms, base);
         }
         let mut treatment = BTreeMap::new();
         for name in names {
-            let own = written.get(&Some(name.to_owned())).or_else(|| written.get(&None));
-            match own {
+            let entries = written.get(&Some(name.to_owned())).or_else(|| written.get(&None));
+            match entries {
                 Some(entries) => {
                     treatment.insert(name.to_owned(), entries.clone());
                 }
                 None if !written.is_empty() && has_base => {
-                    let at = self.place("treatment");
+                    let at = self.span_of("treatment");
                     let example = format!("{name} = [\"canon\"]");
                     self.diagnostics.push(diag::missing_key(
                         at,
@@ -496,9 +342,9 @@ impl Reader<'_> {
         base: &str,
         treatment: &BTreeMap<String, Vec<String>>,
     ) {
-        let at = self.place("match.arms");
+        let at = self.span_of("match.arms");
         scope.arms.iter().for_each(|arm| self.check_treated(at, arm, arms, base));
-        let at = self.place("match.compensate");
+        let at = self.span_of("match.compensate");
         for (arm, entries) in treatment.iter().filter(|(arm, _)| scope.covers(arm)) {
             for entry in entries.iter().filter(|entry| scope.compensate.contains(entry)) {
                 self.diagnostics.push(diag::compensates_itself(at, arm, entry));
@@ -511,11 +357,16 @@ impl Reader<'_> {
         let mut read = |prefix: &str| match zip_seeds(lists, prefix) {
             Ok(seeds) => seeds,
             Err((path, _)) => {
-                let of = |path: &str| lists.get(path).map_or(0, Vec::len);
+                let length = |path: &str| lists.get(path).map_or(0, Vec::len);
                 let kinds = ["init", "data", "eval"];
-                let most = kinds.iter().map(|kind| of(&format!("{prefix}.{kind}"))).max();
+                let most = kinds.iter().map(|kind| length(&format!("{prefix}.{kind}"))).max();
                 let at = self.spans.get(&path).copied().unwrap_or(Span::new(self.file, 0, 0));
-                self.diagnostics.push(diag::seed_counts(at, &path, of(&path), most.unwrap_or(0)));
+                self.diagnostics.push(diag::seed_counts(
+                    at,
+                    &path,
+                    length(&path),
+                    most.unwrap_or(0),
+                ));
                 failed = true;
                 Vec::new()
             }
@@ -529,7 +380,7 @@ impl Reader<'_> {
         }
         for needed in ["seeds.init", "seeds.data"] {
             if !lists.contains_key(needed) && !self.spans.contains_key(needed) {
-                let at = self.place("seeds");
+                let at = self.span_of("seeds");
                 let example = format!("{} = [1, 2, 3]", needed.trim_start_matches("seeds."));
                 self.diagnostics.push(diag::missing_key(at, needed, &example));
             }
@@ -538,7 +389,7 @@ impl Reader<'_> {
             return (seeds, replicate);
         }
         if replicate.len() > seeds.len() {
-            let at = self.place("replicate");
+            let at = self.span_of("replicate");
             self.diagnostics.push(diag::seed_counts(at, "replicate", replicate.len(), seeds.len()));
         }
         for (replicate, seeds) in replicate.iter_mut().zip(&seeds) {
@@ -552,7 +403,7 @@ impl Reader<'_> {
         }
         for pair in &replicate {
             if seeds.iter().any(|s| (s.init, s.data) == (pair.init, pair.data)) {
-                let at = self.place("replicate");
+                let at = self.span_of("replicate");
                 let shown = format!("init {}, data {}", pair.init, pair.data);
                 self.diagnostics.push(diag::seeds_replicated(at, &shown));
                 break;
@@ -569,7 +420,7 @@ impl ComparisonFile {
     }
 
     /// The span of a declaration, or the nearest one.
-    pub fn place(&self, path: &str) -> Span {
+    pub fn span_of(&self, path: &str) -> Span {
         let section = path.split('.').next().unwrap_or(path);
         let known = self.spans.get(path).or_else(|| self.spans.get(section));
         known.copied().unwrap_or(Span::new(self.file, 0, 0))
@@ -588,11 +439,11 @@ impl ComparisonFile {
 
     /// Explains why arms do not form a comparison, at the spans in the file. For a confound, this only
     /// points at the declaration; the report of the verdict explains it.
-    pub fn explain(&self, why: &NoComparison) -> Diagnostics {
-        match why {
+    pub fn explain(&self, reason: &NoComparison) -> Diagnostics {
+        match reason {
             NoComparison::Problems(problems) => problems
                 .iter()
-                .map(|p| diag::problem(self.place(&p.path), p.code, &p.message, &p.help))
+                .map(|p| diag::problem(self.span_of(&p.path), p.code, &p.message, &p.help))
                 .collect(),
             NoComparison::Treatment(arm, refusal) => {
                 let at = self.treatment_place(arm);
@@ -608,8 +459,8 @@ impl ComparisonFile {
     }
 
     fn treatment_place(&self, arm: &str) -> Span {
-        let own = self.spans.get(&format!("treatment.{arm}"));
-        own.copied().unwrap_or_else(|| self.place("treatment"))
+        let declared = self.spans.get(&format!("treatment.{arm}"));
+        declared.copied().unwrap_or_else(|| self.span_of("treatment"))
     }
 }
 

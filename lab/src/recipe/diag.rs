@@ -8,8 +8,8 @@ use tasks::task::{self, Definition};
 use crate::comparison::SelectionMode;
 use crate::field::{self, FieldDef};
 
-pub(super) fn not_toml(at: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("not-toml", at, format!("this is not TOML: {why}"))
+pub(super) fn not_toml(at: Span, reason: &str) -> Diagnostic {
+    Diagnostic::error("not-toml", at, format!("this is not TOML: {reason}"))
         .help("one fact a line: `key = value`, strings in quotes, sections as `[section]`")
 }
 
@@ -18,10 +18,10 @@ pub(super) fn too_large(at: Span, bytes: usize, limit: usize) -> Diagnostic {
     Diagnostic::error("source-too-large", at, message).help("a recipe is usually about a page long")
 }
 
-pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
+pub(super) fn unknown_key(key: Span, path: &str, others: &[&str]) -> Diagnostic {
     if let Some(what) = not_done(path) {
-        let said = format!("`{path}` asks for {what}, which canonc does not do");
-        return Diagnostic::error("unknown-key", key, said).help(format!(
+        let message = format!("`{path}` asks for {what}, which canonc does not do");
+        return Diagnostic::error("unknown-key", key, message).help(format!(
             "{what} changes the bits of a result, so nothing else is done in its place: remove it, and divide the work \
              with `devices` and `shard` in `[platform]`, which change none"
         ));
@@ -48,14 +48,14 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
             tables.join(" or ")
         ));
     }
-    let near = field::suggest(path).or_else(|| dsl::suggest(path, other.iter().copied()));
-    match near {
-        Some(near) => match (near.split_once('.'), path.split_once('.')) {
-            (Some((section, last)), Some((own, _))) if section == own => d.mean(last),
+    let nearest = field::suggest(path).or_else(|| dsl::suggest(path, others.iter().copied()));
+    match nearest {
+        Some(nearest) => match (nearest.split_once('.'), path.split_once('.')) {
+            (Some((section, last)), Some((written, _))) if section == written => d.mean(last),
             (Some((section, last)), _) => {
                 d.help(format!("did you mean `{last}` in `[{section}]`?"))
             }
-            (None, _) => d.help(format!("did you mean `{near}`?")),
+            (None, _) => d.help(format!("did you mean `{nearest}`?")),
         },
         None => {
             let section = path.split('.').next().unwrap_or(path);
@@ -115,8 +115,8 @@ const NOT_DONE: [(&str, &[&str]); 5] = [
 /// What a key of another trainer asks for, if canonc refuses it.
 fn not_done(path: &str) -> Option<&'static str> {
     let last = path.rsplit('.').next().unwrap_or(path).to_lowercase();
-    let found = NOT_DONE.iter().find(|(_, names)| names.contains(&last.as_str()));
-    found.map(|(what, _)| *what)
+    let refused = NOT_DONE.iter().find(|(_, names)| names.contains(&last.as_str()));
+    refused.map(|(what, _)| *what)
 }
 
 /// What to write instead of an unknown parameter of a task.
@@ -125,9 +125,9 @@ fn in_task(task: &Definition, name: &str) -> String {
     let parameters = || in_recipes.iter().map(|known| known.name());
     let renamed = in_recipes.iter().find(|known| known.also.contains(&name));
     let case = parameters().find(|known| known.eq_ignore_ascii_case(name));
-    let near = renamed.map(|known| known.name()).or(case);
-    match near.or_else(|| dsl::suggest(name, parameters())) {
-        Some(near) => format!("did you mean `{near}`?"),
+    let known_name = renamed.map(|known| known.name()).or(case);
+    match known_name.or_else(|| dsl::suggest(name, parameters())) {
+        Some(known_name) => format!("did you mean `{known_name}`?"),
         None if field::find(&format!("data.{name}")).is_some() => {
             format!("`{name}` belongs under [data]")
         }
@@ -161,21 +161,21 @@ pub(super) fn unknown_section<'k>(
     let sections = sections();
     if let Some(task) = section.strip_prefix("data.") {
         let tasks = task::names();
-        let near = dsl::suggest(&task.to_lowercase(), tasks.iter().copied());
-        return d.help(match near {
-            Some(near) => format!("did you mean `[data.{near}]`?"),
+        let nearest = dsl::suggest(&task.to_lowercase(), tasks.iter().copied());
+        return d.help(match nearest {
+            Some(nearest) => format!("did you mean `[data.{nearest}]`?"),
             None => format!("the tasks with a table are {}", tasks.join(", ")),
         });
     }
-    if let Some(near) = dsl::suggest(section, sections.iter().copied()) {
-        return d.help(format!("did you mean `[{near}]`?"));
+    if let Some(nearest) = dsl::suggest(section, sections.iter().copied()) {
+        return d.help(format!("did you mean `[{nearest}]`?"));
     }
     let homes: Vec<String> = keys
         .filter_map(|key| {
             let (_, last) = key.rsplit_once('.')?;
             let def = field::find(field::suggest(key)?)?;
-            let (home, own) = def.path.split_once('.')?;
-            Some(format!("`{last}`: did you mean `{own}` in `[{home}]`?"))
+            let (home, field_name) = def.path.split_once('.')?;
+            Some(format!("`{last}`: did you mean `{field_name}` in `[{home}]`?"))
         })
         .take(MAX_KEYS)
         .collect();
@@ -193,7 +193,7 @@ pub(super) fn unknown_comparison_section(at: Span, section: &str, known: &[&str]
     let message = format!("a comparison has no section `[{section}]`");
     let d = Diagnostic::error("unknown-key", at, message);
     match dsl::suggest(section, known.iter().copied()) {
-        Some(near) => d.help(format!("did you mean `[{near}]`?")),
+        Some(nearest) => d.help(format!("did you mean `[{nearest}]`?")),
         None => d
             .help(format!("its sections are {}", known.join(", ")))
             .help("training settings belong in the recipes of the arms"),
@@ -207,13 +207,15 @@ pub(super) fn derived_key(key: Span, def: &FieldDef) -> Diagnostic {
         .help("leave it out: the lock shows its value")
 }
 
-pub(super) fn bad_value(at: Span, path: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(match field::find(path) {
-        Some(def) => {
-            format!("{path} is {}: {}", def.kind.describe(), def.doc.trim_end_matches('.'))
-        }
-        None => "correct the value".to_owned(),
-    })
+pub(super) fn bad_value(at: Span, path: &str, reason: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {reason}")).help(
+        match field::find(path) {
+            Some(def) => {
+                format!("{path} is {}: {}", def.kind.describe(), def.doc.trim_end_matches('.'))
+            }
+            None => "correct the value".to_owned(),
+        },
+    )
 }
 
 pub(super) fn missing_arch(at: Span) -> Diagnostic {
@@ -296,7 +298,7 @@ pub(super) fn missing_key(at: Span, key: &str, example: &str) -> Diagnostic {
 pub(super) fn unknown_comparison_key(key: Span, path: &str, known: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-key", key, format!("a comparison has no `{path}`"));
     match dsl::suggest(path, known.iter().copied()) {
-        Some(near) => d.mean(near),
+        Some(nearest) => d.mean(nearest),
         None => d.help(format!("it has {}", known.join(", "))),
     }
 }
@@ -323,7 +325,7 @@ pub(super) fn renamed_comparison_key(key: Span, path: &str) -> Option<Diagnostic
 pub(super) fn no_such_arm(at: Span, name: &str, arms: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("no-such-arm", at, format!("`{name}` is not an arm"));
     match dsl::suggest(name, arms.iter().copied()) {
-        Some(near) => d.mean(near),
+        Some(nearest) => d.mean(nearest),
         None => d.help(format!("the arms are {}", arms.join(", "))),
     }
 }
@@ -369,8 +371,8 @@ pub(super) fn seeds_replicated(at: Span, pair: &str) -> Diagnostic {
         .help("the A/A arm measures noise: give it init and data seeds that no run of the base has")
 }
 
-pub(super) fn bad_grid(at: Span, paths: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-value", at, format!("`grid`: `{paths}`: {why}"))
+pub(super) fn bad_grid(at: Span, paths: &str, reason: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`grid`: `{paths}`: {reason}"))
         .help("write `\"optimizer.lr\" = [0.001, 0.002]`: every arm runs with each of these values")
 }
 
@@ -386,8 +388,8 @@ pub(super) fn worst_mode(at: Span, metric: &str, best: SelectionMode) -> Diagnos
         .help(format!("write `mode = \"{word}\"`, or leave it out"))
 }
 
-pub(super) fn bad_match(at: Span, path: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(
+pub(super) fn bad_match(at: Span, path: &str, reason: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {reason}")).help(
         "write `[match]` with on = \"parameters\" and within = 0.01, a share of the base's value",
     )
 }
@@ -400,8 +402,8 @@ pub(super) fn compensates_itself(at: Span, arm: &str, entry: &str) -> Diagnostic
     )
 }
 
-pub(super) fn bad_analysis(at: Span, path: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(
+pub(super) fn bad_analysis(at: Span, path: &str, reason: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {reason}")).help(
         "write `[analysis]` with primary = \"eval_loss\", family = [\"eval_loss\", \"exact_match\"], margin = 0.01, \
          level = 0.05, stop = \"fixed\"; each can be left out",
     )

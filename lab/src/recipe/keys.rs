@@ -28,6 +28,6 @@ pub fn keys(text: &str) -> Vec<KeyPlace> {
     });
     let tables = tables.into_iter().map(|(path, key)| KeyPlace { path, key, value: None });
     let mut keys: Vec<KeyPlace> = leaves.chain(tables).collect();
-    keys.sort_by_key(|place| place.key.start);
+    keys.sort_by_key(|location| location.key.start);
     keys
 }

@@ -67,38 +67,38 @@ impl Recipe {
         let Some(columns) = self.columns(path, key, at, diagnostics) else { return };
         let mut places: Vec<AxisEntry> = Vec::new();
         for item in items {
-            let here = Span::new(at.file, item.span().start, item.span().end);
+            let span = Span::new(at.file, item.span().start, item.span().end);
             let Some(row) = field::row(item.get_ref(), columns.len()) else {
                 let got = shown(item.get_ref());
-                diagnostics.push(diag::not_a_tuple(here, path, &got, columns.len()));
+                diagnostics.push(diag::not_a_tuple(span, path, &got, columns.len()));
                 continue;
             };
-            let mut place = AxisEntry { values: Vec::new(), arch: None, name: None };
+            let mut entry = AxisEntry { values: Vec::new(), arch: None, name: None };
             for (column, value) in columns.iter().zip(row) {
                 match column {
                     Column::Arch => match arch_ref(importer, value) {
-                        Some(arch) => place.arch = Some(self.arch(arch, here)),
-                        None => diagnostics.push(diag::bad_arch(here, &shown(value))),
+                        Some(arch) => entry.arch = Some(self.arch(arch, span)),
+                        None => diagnostics.push(diag::bad_arch(span, &shown(value))),
                     },
                     Column::Name => match field::string(value).filter(|name| is_word(name)) {
-                        Some(name) => place.name = Some(name.to_owned()),
-                        None => diagnostics.push(diag::bad_point_name(here, &shown(value))),
+                        Some(name) => entry.name = Some(name.to_owned()),
+                        None => diagnostics.push(diag::bad_point_name(span, &shown(value))),
                     },
                     Column::Field(def) => match def.kind.read(value) {
-                        Ok(value) => place.values.push(field::canonical(def, value)),
-                        Err(why) => diagnostics.push(diag::bad_value(here, def.path, &why)),
+                        Ok(value) => entry.values.push(field::canonical(def, value)),
+                        Err(reason) => diagnostics.push(diag::bad_value(span, def.path, &reason)),
                     },
                 }
             }
             // Points that differ only in their name are duplicates.
             let twin = |known: &AxisEntry| {
-                let same = known.values == place.values && known.arch == place.arch;
-                same || (known.name.is_some() && known.name == place.name)
+                let same = known.values == entry.values && known.arch == entry.arch;
+                same || (known.name.is_some() && known.name == entry.name)
             };
             if places.iter().any(twin) {
-                diagnostics.push(diag::value_twice(here, path, &shown(item.get_ref())));
+                diagnostics.push(diag::value_twice(span, path, &shown(item.get_ref())));
             }
-            places.push(place);
+            places.push(entry);
         }
         let path_of = |column: &Column| match column {
             Column::Field(def) => Some(def.path.to_owned()),
@@ -160,7 +160,7 @@ impl Recipe {
         for axis in &self.axes {
             for path in &axis.paths {
                 if self.written.contains_key(path) {
-                    let fixed = self.place(path);
+                    let fixed = self.span_of(path);
                     diagnostics.push(diag::swept_and_fixed(axis.span, path, fixed));
                 }
                 if let Some((_, before)) = seen.iter().find(|(known, _)| known == path) {
@@ -172,7 +172,7 @@ impl Recipe {
         let sizes = self.axes.iter().map(|axis| axis.places.len());
         let points = sizes.fold(1, usize::saturating_mul);
         if points > MAX_POINTS {
-            let at = self.axes.first().map_or(self.place("sweep"), |axis| axis.span);
+            let at = self.axes.first().map_or(self.span_of("sweep"), |axis| axis.span);
             diagnostics.push(diag::too_many_points(at, points, MAX_POINTS));
         }
         for axis in &self.axes {
@@ -185,7 +185,7 @@ impl Recipe {
             for point in self.points() {
                 let name = point.words.join("-");
                 if !taken.insert(name.to_lowercase()) {
-                    diagnostics.push(diag::name_twice(self.place("sweep"), &name));
+                    diagnostics.push(diag::name_twice(self.span_of("sweep"), &name));
                     break;
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use dsl::{FileId, Item, Name, Span};
 
-use super::model::{Change, Place, Subject};
+use super::model::{Change, SourceLine, Subject};
 use super::normal::constant;
 use super::sources::Sources;
 use compiler::digest::Digest;
@@ -208,7 +208,7 @@ pub(super) fn differing_definitions(
         };
         let places = [ours, theirs].map(|definition| {
             let start = sources.arch(definition?.span);
-            Some(Place { line: start.line + below, ..start })
+            Some(SourceLine { line: start.line + below, ..start })
         });
         changes.push(Change {
             path: format!("definition {name}"),

@@ -10,7 +10,7 @@ use super::index::{FieldAt, Layer, Pair};
 use super::judge::Judge;
 use super::model::{Change, Replaced};
 use super::substitute::Substituted;
-use super::treatment::Entry;
+use super::treatment::TreatmentEntry;
 use crate::experiment::Experiment;
 
 /// The result of giving one arm the other's values.
@@ -38,8 +38,8 @@ impl Direction {
 }
 
 impl Judge<'_> {
-    pub(super) fn direction(&self, entries: &[Entry]) -> Direction {
-        let cells: BTreeSet<FieldAt> = entries.iter().flat_map(Entry::cells_at).collect();
+    pub(super) fn direction(&self, entries: &[TreatmentEntry]) -> Direction {
+        let cells: BTreeSet<FieldAt> = entries.iter().flat_map(TreatmentEntry::cells_at).collect();
         let fields: BTreeSet<&'static str> =
             entries.iter().flat_map(|entry| entry.fields.iter().copied()).collect();
         let brought: BTreeSet<&'static str> =

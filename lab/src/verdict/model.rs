@@ -66,7 +66,7 @@ pub struct Side<'a> {
 
 /// A line that a reader can open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct SourceLine {
     /// The lock's file, or the arm's name if there is none.
     pub file: String,
     /// Line number, from 1.
@@ -106,7 +106,7 @@ pub struct Change {
     /// Whether each value is a default.
     pub defaults: [bool; 2],
     /// Line of each arm's value.
-    pub places: [Option<Place>; 2],
+    pub places: [Option<SourceLine>; 2],
     /// A note: `+0.15%`, `affects training`.
     pub note: String,
 }
@@ -228,7 +228,7 @@ impl<'a> Side<'a> {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -302,7 +302,7 @@ pub struct NodeChange {
     /// Configuration in the second arm; None if it has no such node.
     pub b: Option<String>,
     /// Line of the node in each arm.
-    pub places: [Option<Place>; 2],
+    pub places: [Option<SourceLine>; 2],
 }
 
 /// The meaning of a name in one arm.
@@ -322,7 +322,7 @@ pub enum Meaning {
         /// How it relates to the own meaning of the name in canonc.
         origin: Origin,
         /// Line of the definition.
-        place: Place,
+        place: SourceLine,
     },
 }
 

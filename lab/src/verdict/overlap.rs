@@ -9,12 +9,12 @@ use super::direction::Direction;
 use super::index::{FieldAt, Index, Layer, slot_of};
 use super::judge::Judge;
 use super::refusal::Refusal;
-use super::treatment::Entry;
+use super::treatment::TreatmentEntry;
 use compiler::program::Compiled;
 
 impl Judge<'_> {
     /// Refuses fields declared twice, and fields that only another entry brings.
-    pub(super) fn check_overlap(&self, entries: &[Entry]) -> Result<(), Refusal> {
+    pub(super) fn check_overlap(&self, entries: &[TreatmentEntry]) -> Result<(), Refusal> {
         let mut seen: BTreeMap<FieldAt, &str> = BTreeMap::new();
         let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
         for entry in entries {
@@ -85,7 +85,7 @@ impl Judge<'_> {
     }
 
     /// Whether a slot of an entry is filled in both arms, with different settings.
-    fn differs_below(&self, entry: &Entry) -> bool {
+    fn differs_below(&self, entry: &TreatmentEntry) -> bool {
         let pair = self.pair();
         entry.cells_at().filter(|(path, _)| slot_of(path).is_some()).any(|(path, layer)| {
             let below = format!("{path}.");
@@ -100,7 +100,7 @@ impl Judge<'_> {
     /// Refuses entries that change nothing in either arm.
     pub(super) fn check_idle(
         &self,
-        entries: &[Entry],
+        entries: &[TreatmentEntry],
         directions: &[Direction; 2],
         reversed: &Judge<'_>,
     ) -> Result<(), Refusal> {

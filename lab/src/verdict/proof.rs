@@ -11,7 +11,7 @@ use super::direction::Direction;
 use super::index::{FieldAt, Layer};
 use super::judge::Judge;
 use super::model::{Change, Erased};
-use super::treatment::Entry;
+use super::treatment::TreatmentEntry;
 use compiler::canonical::identify;
 use compiler::erase::erase;
 use compiler::program::Compiled;
@@ -22,7 +22,7 @@ impl Judge<'_> {
     /// of the second direction.
     pub(super) fn erasures(
         &self,
-        entries: &[Entry],
+        entries: &[TreatmentEntry],
         directions: [&Direction; 2],
         reversed: &Judge<'_>,
     ) -> (Option<Erased>, Vec<Change>) {

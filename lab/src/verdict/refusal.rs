@@ -18,10 +18,10 @@ fn refusal(code: &'static str, message: String, help: impl Into<String>) -> Refu
 }
 
 impl Refusal {
-    pub(super) fn unknown(entry: &str, near: Option<&str>) -> Refusal {
+    pub(super) fn unknown(entry: &str, nearest: Option<&str>) -> Refusal {
         let message = format!("treatment `{entry}`: neither arm has such a field");
-        let help = match near {
-            Some(near) => format!("did you mean `{near}`?"),
+        let help = match nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
             None => "write `canon`, a field of the lock such as `optimizer.lr`, or a field of every layer such as `rope.dims`".to_owned(),
         };
         refusal("unknown-treatment", message, help)

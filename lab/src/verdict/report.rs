@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use super::model::{
-    Change, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Replaced, Verdict, What,
+    Change, Meaning, Namesake, NodeChange, Origin, Outcome, Replaced, SourceLine, Verdict, What,
 };
 use crate::field;
 use compiler::digest::Digest;
@@ -124,7 +124,7 @@ fn changes(out: &mut String, list: &[Change], indent: &str) {
             let _ = write!(line, "  {note}");
         }
         let _ = writeln!(out, "{}", line.trim_end());
-        let shown: Vec<String> = places.iter().flatten().map(Place::to_string).collect();
+        let shown: Vec<String> = places.iter().flatten().map(SourceLine::to_string).collect();
         if !shown.is_empty() {
             let _ = writeln!(out, "{indent}  at {}", shown.join(" and "));
         }
@@ -203,7 +203,7 @@ fn proof(out: &mut String, verdict: &Verdict) {
 
 /// A verdict as JSON; the schema is `canonc.diff.v1`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct DiffReport {
     /// Name and version of the format: `canonc.diff.v1`.
     pub schema: &'static str,
     /// Name of the first arm.
@@ -310,7 +310,7 @@ pub struct ReportProof {
 }
 
 /// The verdict as JSON.
-pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
+pub fn json(verdict: &Verdict, exploratory: bool) -> DiffReport {
     let Verdict {
         labels: [a, b],
         outcome,
@@ -334,7 +334,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
     };
     let hex = |pair: &[Option<Digest>; 2]| pair.map(|digest| digest.map(|d| d.to_string()));
     let both = |pair: &[Digest; 2]| pair.map(|digest| digest.to_string());
-    Report {
+    DiffReport {
         schema: "canonc.diff.v1",
         a: a.clone(),
         b: b.clone(),
@@ -374,7 +374,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
 fn report(changes: &[Change]) -> Vec<ReportChange> {
     let one = |change: &Change| {
         let Change { path, subject: _, a, b, defaults: _, places, note } = change;
-        let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
+        let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(SourceLine::to_string));
         let (a, b, note) = (a.clone(), b.clone(), note.clone());
         ReportChange { path: path.clone(), a, b, at_a, at_b, note }
     };
@@ -403,7 +403,7 @@ fn report_meaning(meaning: &Meaning) -> ReportMeaning {
 
 fn report_node(node: &NodeChange) -> ReportNode {
     let NodeChange { what, layers, node, times, a, b, places } = node;
-    let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
+    let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(SourceLine::to_string));
     ReportNode {
         change: match what {
             What::Added => "added",

@@ -1,6 +1,6 @@
 //! The values of a field as a difference shows them: with units, decimals, and the relative change.
 
-use super::model::{Change, Place, Subject};
+use super::model::{Change, SourceLine, Subject};
 use crate::field::FieldValue;
 
 impl Change {
@@ -9,7 +9,7 @@ impl Change {
         a: Option<&FieldValue>,
         b: Option<&FieldValue>,
         unit: &str,
-        places: [Option<Place>; 2],
+        places: [Option<SourceLine>; 2],
     ) -> Change {
         let shown = |value: &FieldValue| {
             // A word, such as `never`, has no unit.
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_fractions_have_decimals() {
+    fn long_fractions_are_shown_with_decimals_too() {
         for (text, want) in [
             ("1/30", None),
             ("12345/6789", Some("1.8184")),

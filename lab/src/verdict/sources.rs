@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dsl::{FileId, Span};
 
-use super::model::{Place, Side};
+use super::model::{Side, SourceLine};
 use crate::experiment::line_of;
 
 /// The source lines of both arms' locks.
@@ -33,17 +33,17 @@ impl<'a> Sources<'a> {
     }
 
     /// The place of a span in an arch's text.
-    pub(super) fn arch(&self, span: Span) -> Place {
+    pub(super) fn arch(&self, span: Span) -> SourceLine {
         let side = usize::from(span.file != self.files[0]);
         let text = &self.sides[side].arch.text;
         let line = self.offsets[side] + line_of(text, span.start as usize);
-        Place { file: self.name(side), line }
+        SourceLine { file: self.name(side), line }
     }
 
     /// The line of a field of the table.
-    pub(super) fn fact(&self, side: usize, path: &str) -> Option<Place> {
+    pub(super) fn fact(&self, side: usize, path: &str) -> Option<SourceLine> {
         let line = *self.facts.get(side)?.get(path)?;
-        Some(Place { file: self.name(side), line })
+        Some(SourceLine { file: self.name(side), line })
     }
 }
 

@@ -43,10 +43,7 @@ pub(super) fn transplant(
     cells.sort_by_key(|(path, layer)| {
         (path != "arch.layers", path.matches('.').count(), path.clone(), *layer)
     });
-    let mut done: BTreeMap<(*const Applied, *const Applied, String, String), Rc<Applied>> =
-        BTreeMap::new();
-    // Keep every `Applied` alive while its address is a key.
-    let mut alive: Vec<Rc<Applied>> = Vec::new();
+    let mut edits = Edits::default();
     // Group numbers are only names. Shift b's so that they do not collide with a's.
     let groups = a.layers.iter().filter_map(|l| l.share).max().unwrap_or(0) + 1;
     for (path, layer) in cells {
@@ -68,31 +65,41 @@ pub(super) fn transplant(
             continue;
         }
         let Some(ours) = tree.layers.get_mut(*number) else { continue };
-        let key = (
-            Rc::as_ptr(&ours.applied),
-            Rc::as_ptr(&theirs.applied),
-            rest.to_owned(),
-            value.unwrap_or_default(),
-        );
-        let edited = match done.get(&key) {
-            Some(edited) => edited.clone(),
-            None => {
-                let segments: Vec<&str> = rest.split('.').filter(|s| !s.is_empty()).collect();
-                let edited = Rc::new(swap.put(
-                    &ours.applied,
-                    &theirs.applied,
-                    &segments,
-                    "arch.layers.*",
-                )?);
-                alive.push(ours.applied.clone());
-                done.insert(key, edited.clone());
-                edited
-            }
-        };
-        ours.applied = edited;
+        ours.applied = edits.put(&swap, &ours.applied, &theirs.applied, rest)?;
     }
     unite(&mut tree, library);
     Ok(tree)
+}
+
+/// The edits of layers so far, so that layers with one definition keep sharing it.
+#[derive(Default)]
+struct Edits {
+    /// By the definitions of both arms, the field below them and its value.
+    done: BTreeMap<(*const Applied, *const Applied, String, String), Rc<Applied>>,
+    /// Keeps every `Applied` alive while its address is a key.
+    alive: Vec<Rc<Applied>>,
+}
+
+impl Edits {
+    /// The definition of a layer with the other's value at a path below it.
+    fn put(
+        &mut self,
+        swap: &Swap<'_>,
+        ours: &Rc<Applied>,
+        theirs: &Rc<Applied>,
+        path: &str,
+    ) -> Result<Rc<Applied>, String> {
+        let value = swap.value.clone().unwrap_or_default();
+        let key = (Rc::as_ptr(ours), Rc::as_ptr(theirs), path.to_owned(), value);
+        if let Some(edited) = self.done.get(&key) {
+            return Ok(edited.clone());
+        }
+        let segments: Vec<&str> = path.split('.').filter(|s| !s.is_empty()).collect();
+        let edited = Rc::new(swap.put(ours, theirs, &segments, "arch.layers.*")?);
+        self.alive.push(ours.clone());
+        self.done.insert(key, edited.clone());
+        Ok(edited)
+    }
 }
 
 /// Puts a layer into the group of the layer that owns its weights, which has no `share` field; `group` is the group if the

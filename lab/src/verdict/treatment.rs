@@ -15,7 +15,7 @@ use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
 /// A valid entry, with the fields in which the arms differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreatmentEntry {
     pub(super) text: String,
     /// Fields of the arch: general path, and the layers in which the arms differ.
     pub(super) cells: Vec<(String, Vec<Layer>)>,
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) factors: usize,
 }
 
-impl Entry {
+impl TreatmentEntry {
     /// Each of its cells.
     pub(super) fn cells_at(&self) -> impl Iterator<Item = FieldAt> {
         let cells = self.cells.iter();
@@ -141,7 +141,7 @@ struct Named {
 }
 
 /// Resolves one entry.
-pub(super) fn resolve(text: &str, arms: Arms<'_>) -> Result<Entry, Refusal> {
+pub(super) fn resolve(text: &str, arms: Arms<'_>) -> Result<TreatmentEntry, Refusal> {
     let text = text.trim();
     let full = if text == CANON { SLOTS } else { text };
     let named = named(text, full, arms)?;
@@ -159,7 +159,7 @@ pub(super) fn resolve(text: &str, arms: Arms<'_>) -> Result<Entry, Refusal> {
     // Canon layers count as one factor; every other cell counts as one each.
     let of_arch = if full == SLOTS { 1 } else { cells.len() };
     let factors = of_arch + fields.len();
-    Ok(Entry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
+    Ok(TreatmentEntry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
 }
 
 /// The fields that an entry names: those of its pattern, the row of its path, or those whose paths end in it. `full` is the
@@ -316,7 +316,7 @@ pub(super) fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
 
 /// Gives each entry the fields that come and go with its own and that no other entry declares. Each
 /// brought field without its usual value adds a factor.
-pub(super) fn bring(entries: &mut [Entry], tables: [&Fields; 2]) {
+pub(super) fn bring(entries: &mut [TreatmentEntry], tables: [&Fields; 2]) {
     let declared: BTreeSet<&str> = entries.iter().flat_map(|e| e.fields.iter().copied()).collect();
     for entry in entries {
         for def in TABLE.iter() {

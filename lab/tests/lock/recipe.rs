@@ -459,11 +459,11 @@ fn comparison_files_that_are_wrong() {
         dsl::render(&sources, &diagnostics)
     };
     assert_eq!(read(GOOD_COMPARISON), "");
-    assert_eq!(recipe::source(GOOD_COMPARISON), recipe::Source::Comparison);
+    assert_eq!(recipe::file_kind(GOOD_COMPARISON), recipe::FileKind::Comparison);
     // Archs of one recipe.
     let archs = GOOD_COMPARISON.replace("base = \"a\"\n", "base = \"a\"\nrecipe = \"depo.toml\"\n");
     assert_eq!(read(&archs.replace("b.toml", "../arch/all.canon#b")), "");
-    assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
+    assert_eq!(recipe::file_kind(DEPO), recipe::FileKind::Recipe);
     let mut snapshots: Vec<(String, String)> = Vec::new();
     for (name, from, to) in WRONG_DECLARATIONS.iter().chain(WRONG_ARMS_AND_SEEDS) {
         assert!(GOOD_COMPARISON.contains(from), "{from}");

@@ -53,9 +53,9 @@ pub(super) fn save(
         hasher: blake3::Hasher::new(),
         bytes: 0,
     };
-    let head = head_of(header, slots).map_err(|why| {
+    let head = head_of(header, slots).map_err(|reason| {
         Problem::machine(
-            format!("{} cannot be written: {why}", path.display()),
+            format!("{} cannot be written: {reason}", path.display()),
             "this is a bug in canonc; please report it",
         )
     })?;

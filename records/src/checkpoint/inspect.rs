@@ -64,7 +64,7 @@ fn read_tensors(
 ) -> io::Result<Result<Digest, String>> {
     let expected = match head_of(header, slots) {
         Ok(expected) => expected,
-        Err(why) => return Ok(Err(why)),
+        Err(reason) => return Ok(Err(reason)),
     };
     let mut head = Vec::with_capacity(expected.len());
     file.pass(expected.len() as u64, |bytes| head.extend_from_slice(bytes))?;

@@ -113,5 +113,5 @@ struct WireContent {
 pub fn read(folder: &Path) -> Result<Manifest, String> {
     let text = disk::read_text(&folder.join(FILE), disk::SMALL)
         .map_err(|error| format!("{FILE}: {error}"))?;
-    Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))
+    Manifest::parse(&text).map_err(|reason| format!("{FILE}: {reason}"))
 }

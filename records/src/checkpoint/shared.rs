@@ -132,9 +132,9 @@ impl Store {
     }
 
     fn head(&self, step: u64, slots: &[Slot]) -> Result<Vec<u8>, Problem> {
-        files::head_of(&files::header_of(self.lock, step), slots).map_err(|why| {
+        files::head_of(&files::header_of(self.lock, step), slots).map_err(|reason| {
             Problem::machine(
-                format!("a checkpoint cannot be written: {why}"),
+                format!("a checkpoint cannot be written: {reason}"),
                 "this is a bug in canonc; please report it",
             )
         })

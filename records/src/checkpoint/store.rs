@@ -266,7 +266,7 @@ impl Store {
         let path = self.folder.join(&saved.name).join(part.file());
         let content = saved.manifest.content(part);
         files::load(&path, part, content, &self.slots_of(part), write)
-            .map_err(|why| damaged(&path, &why))
+            .map_err(|reason| damaged(&path, &reason))
     }
 
     /// Names of checkpoints, newest first.

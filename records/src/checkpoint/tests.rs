@@ -121,16 +121,16 @@ fn equal_tensors_give_equal_files_that_other_readers_read() {
 #[test]
 fn a_state_that_was_evaluated_after_it_was_saved_gets_the_chain_after_that() {
     let mut folder = Folder::with(&[5, 10]);
-    let place = folder.root.path().join(name_of(10));
-    let saved = verify(&place, &slots()).unwrap();
+    let checkpoint = folder.root.path().join(name_of(10));
+    let saved = verify(&checkpoint, &slots()).unwrap();
     let now = folder.store.rechain(&saved, chain(11)).unwrap();
     assert_eq!(now, Manifest { chain: chain(11), ..saved.clone() });
-    assert_eq!(verify(&place, &slots()).unwrap(), now);
+    assert_eq!(verify(&checkpoint, &slots()).unwrap(), now);
     let left: Vec<_> = fs::read_dir(folder.root.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(left.len(), 3, "two checkpoints and the pointer: {left:?}");
     // Saved again, with the same tensors: the log of the process that saves is the one that counts.
     folder.save(10).unwrap();
-    assert_eq!(verify(&place, &slots()).unwrap(), saved);
+    assert_eq!(verify(&checkpoint, &slots()).unwrap(), saved);
     assert_eq!(fs::read_dir(folder.root.path()).unwrap().count(), 3);
 }
 
@@ -189,7 +189,7 @@ fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
 
 #[test]
 fn pointers_that_point_nowhere_are_said_and_survived() {
-    for (pointer, why) in [
+    for (pointer, expected) in [
         ("", "latest: it does not name a checkpoint"),
         ("step-00000", "latest: it does not name a checkpoint"),
         ("../../etc\n", "latest: it does not name a checkpoint"),
@@ -199,7 +199,7 @@ fn pointers_that_point_nowhere_are_said_and_survived() {
         fs::write(folder.root.path().join("latest"), pointer).unwrap();
         let (found, refused) = folder.find().unwrap();
         assert_eq!(found, Some(10));
-        assert!(refused[0].starts_with(why), "{refused:?}");
+        assert!(refused[0].starts_with(expected), "{refused:?}");
     }
     let folder = Folder::with(&[5]);
     fs::remove_file(folder.root.path().join("latest")).unwrap();
@@ -240,18 +240,18 @@ fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
             fs::write(path, text).unwrap();
         }),
     ];
-    for (why, damage) in cases {
+    for (expected, damage) in cases {
         let mut folder = Folder::with(&[5, 10]);
         damage(&folder);
         let (found, refused) = folder.find().unwrap();
-        assert_eq!(found, Some(5), "{why}");
-        assert!(refused.len() == 1 && refused[0].contains(why), "{refused:?} for {why}");
+        assert_eq!(found, Some(5), "{expected}");
+        assert!(refused.len() == 1 && refused[0].contains(expected), "{refused:?} for {expected}");
         match folder.save(10) {
-            Ok(_) => assert_eq!(folder.find().unwrap(), (Some(10), vec![]), "{why}"),
+            Ok(_) => assert_eq!(folder.find().unwrap(), (Some(10), vec![]), "{expected}"),
             // Complete, but not a step of this run, so we must not delete it.
             Err(error) => assert!(
-                why.starts_with("it belongs to") && error.message.contains("instead"),
-                "{why}: {error}"
+                expected.starts_with("it belongs to") && error.message.contains("instead"),
+                "{expected}: {error}"
             ),
         }
     }
@@ -288,17 +288,17 @@ fn a_bit_flipped_or_an_end_lost_anywhere_is_found() {
     let folder = Folder::with(&[5, 10]);
     for file in ["weights.safetensors", "second_moment.safetensors", "checkpoint.toml"] {
         let path = folder.path(10, file);
-        let whole = fs::read(&path).unwrap();
-        for at in 0..whole.len() {
-            let mut flipped = whole.clone();
+        let intact = fs::read(&path).unwrap();
+        for at in 0..intact.len() {
+            let mut flipped = intact.clone();
             flipped[at] ^= 1 << (at % 8);
-            for content in [&flipped[..], &whole[..at]] {
+            for content in [&flipped[..], &intact[..at]] {
                 fs::write(&path, content).unwrap();
                 let (found, refused) = folder.find().unwrap();
                 assert_eq!((found, refused.len()), (Some(5), 1), "{file} at {at}");
             }
         }
-        fs::write(&path, whole).unwrap();
+        fs::write(&path, intact).unwrap();
     }
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
 }

@@ -28,7 +28,7 @@ pub fn verify(folder: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     for part in PARTS {
         let slots: Vec<Slot> = slots.iter().map(|slot| slot.in_part(part)).collect();
         verify_part(folder, part, manifest.content(part), &header, &slots)
-            .map_err(|why| format!("{} {why}", part.file()))?;
+            .map_err(|reason| format!("{} {reason}", part.file()))?;
     }
     Ok(manifest)
 }
@@ -54,7 +54,7 @@ fn verify_part(
         Ok(tensors) => {
             Err(format!("is not as it was saved: {}", other_tensors(tensors, saved.tensors)))
         }
-        Err(why) => Err(format!("does not contain the tensors of a state: {why}")),
+        Err(reason) => Err(format!("does not contain the tensors of a state: {reason}")),
     }
 }
 

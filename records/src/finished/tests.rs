@@ -97,14 +97,14 @@ fn a_log_that_was_cut_swapped_or_altered_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let one = expected("one");
     let paths = write(folder.path(), one, &log_of(one));
-    let whole = std::fs::read_to_string(paths.metrics()).unwrap();
-    let line_end = whole.trim_end().rfind('\n').unwrap() + 1;
+    let text = std::fs::read_to_string(paths.metrics()).unwrap();
+    let line_end = text.trim_end().rfind('\n').unwrap() + 1;
     // Prefixes that end inside lines and between them.
-    for end in (0..whole.len() - 1).step_by(41).chain([line_end]) {
-        std::fs::write(paths.metrics(), &whole[..end]).unwrap();
+    for end in (0..text.len() - 1).step_by(41).chain([line_end]) {
+        std::fs::write(paths.metrics(), &text[..end]).unwrap();
         refused(&paths, one, "it attests 7 metrics lines with a chain that ends in");
     }
-    std::fs::write(paths.metrics(), format!("{whole}{{\"kind\":")).unwrap();
+    std::fs::write(paths.metrics(), format!("{text}{{\"kind\":")).unwrap();
     refused(&paths, one, "continues after its last complete line");
     std::fs::remove_file(paths.metrics()).unwrap();
     refused(&paths, one, "metrics.jsonl has 0 and ends in nothing");
@@ -118,9 +118,9 @@ fn a_log_that_was_cut_swapped_or_altered_is_named() {
     std::fs::copy(theirs.attestation(), paths.attestation()).unwrap();
     refused(&paths, one, "it attests lock");
 
-    std::fs::write(paths.metrics(), whole.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
+    std::fs::write(paths.metrics(), text.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
     let paths = write(folder.path(), one, &log_of(one));
-    std::fs::write(paths.metrics(), whole.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
+    std::fs::write(paths.metrics(), text.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
     assert!(read(&paths, one).unwrap_err().message.contains("line 3 of"));
     std::fs::remove_file(paths.attestation()).unwrap();
     refused(&paths, one, "it has no attestation.toml");
@@ -165,8 +165,8 @@ fn a_run_that_diverged_is_whole_up_to_that_step_and_no_further() {
         assert_eq!((attestation.diverged, read.len()), (Some(at), records.len()));
         // At the last step it would be the same attestation.
         if at < 4 {
-            let why = "steps and that training diverged at step";
-            refused(&attest(&records, 4, Some(at)), one, why);
+            let expected = "steps and that training diverged at step";
+            refused(&attest(&records, 4, Some(at)), one, expected);
         }
         refused(&attest(&records, at + 1, Some(at + 1)), one, "it attests that training diverged");
     }

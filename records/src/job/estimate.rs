@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_needs_more_than_there_is_does_not_fit() {
+    fn a_job_larger_than_memory_does_not_fit() {
         let estimate = |host_bytes, state_bytes| Estimate {
             parameters: 1,
             state_bytes,

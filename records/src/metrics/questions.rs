@@ -105,8 +105,8 @@ impl Asked {
     }
 
     /// Adds a question: its position, its level and its answer.
-    pub fn add(&mut self, place: [u64; 3], answer: &[i64]) {
-        for number in place {
+    pub fn add(&mut self, position: [u64; 3], answer: &[i64]) {
+        for number in position {
             self.0.update(&number.to_le_bytes());
         }
         self.text(answer);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_add_up_is_named() {
+    fn question_scores_that_contradict_the_totals_are_named() {
         let score = |right, of| Score { right, of };
         let answers = BTreeMap::from([(2, score(2, 3)), (10, score(0, 1))]);
         assert_eq!(questions().mismatch(score(15, 40), &answers), None);
@@ -169,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_decides_the_digest() {
-        let digest = |before: &[i64], answer: &[i64], place| {
+    fn the_digest_covers_context_answer_and_position() {
+        let digest = |before: &[i64], answer: &[i64], position| {
             let mut asked = Asked::default();
             asked.text(before);
-            asked.add(place, answer);
+            asked.add(position, answer);
             asked.digest()
         };
         let one = digest(&[1, 2], &[3], [0, 1, 2]);

@@ -182,71 +182,21 @@ impl Record {
     /// Reads a line, with or without its chain.
     pub fn parse(line: &str) -> Option<Record> {
         let value: Value = serde_json::from_str(line).ok()?;
-        let digest = |name: &str| Digest::parse(value.get(name)?.as_str()?);
-        let count = |name: &str| value.get(name)?.as_u64();
-        let float = |name: &str| read_float(value.get(name)?);
-        let mean = |name: &str| read_mean(value.get(name)?, count("counted")?);
+        let members = Members(&value);
         match value.get("kind")?.as_str()? {
             "start" => Some(Record::Start(Start {
-                lock: digest("lock")?,
-                eval: digest("eval")?,
-                initial: digest("initial")?,
+                lock: members.digest("lock")?,
+                eval: members.digest("eval")?,
+                initial: members.digest("initial")?,
             })),
-            "step" => Some(Record::Step(Step {
-                step: count("step")?,
-                loss: match (mean("loss")?, count("counted")?) {
-                    (None, 1..) => return None,
-                    (loss, _) => loss,
-                },
-                grad_norm: float("grad_norm")?,
-                lr: float("lr")?,
-                batch: digest("batch")?,
-                counted: count("counted")?,
-                terms: {
-                    let mut terms = [None; TERMS.len()];
-                    for (term, name) in terms.iter_mut().zip(TERMS) {
-                        if let Some(value) = value.get(name) {
-                            *term = Some(read_float(value)?);
-                        }
-                    }
-                    terms
-                },
-            })),
-            "eval" => {
-                let answers = value.get(EXACT_MATCH)?.as_object()?.iter();
-                let measures = match value.get("measures") {
-                    None => BTreeMap::new(),
-                    Some(measures) => measures
-                        .as_object()?
-                        .iter()
-                        .map(|(name, value)| Some((name.clone(), read_float(value)?)))
-                        .collect::<Option<_>>()?,
-                };
-                Some(Record::Evaluation(Evaluation {
-                    step: count("step")?,
-                    nll: mean(EVAL_LOSS)?,
-                    counted: count("counted")?,
-                    tokens: read_score(value.get(TOKEN_ACCURACY)?)?,
-                    answers: answers
-                        .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
-                        .collect::<Option<_>>()?,
-                    measures,
-                    questions: match value.get("questions") {
-                        None => None,
-                        Some(questions) => Some(Questions::read(questions)?),
-                    },
-                    suites: match value.get("suites") {
-                        None => Vec::new(),
-                        Some(scores) => suites::read(scores)?,
-                    },
-                }))
-            }
+            "step" => members.step().map(Record::Step),
+            "eval" => members.evaluation().map(Record::Evaluation),
             _ => None,
         }
     }
 
     /// The record's name for a person.
-    pub fn place(&self) -> String {
+    pub fn title(&self) -> String {
         match self {
             Record::Start(_) => "the start".to_owned(),
             Record::Step(step) => format!("step {}", step.step),
@@ -282,7 +232,7 @@ impl Record {
         let now = &now.as_logged(self);
         let (before, after) = (members(self), members(now));
         if before.iter().map(|(name, _)| name).ne(after.iter().map(|(name, _)| name)) {
-            return vec![format!("the log has {}, but now comes {}", self.place(), now.place())];
+            return vec![format!("the log has {}, but now comes {}", self.title(), now.title())];
         }
         let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
         let text = |((name, before), (_, after)): (&(String, String), &(String, String))| {
@@ -302,6 +252,78 @@ fn optional(value: Option<f64>) -> String {
 }
 
 /// A mean over `counted` values; `None` if the count is 0, even if an older canonc wrote a number there.
+/// The members of a line.
+struct Members<'a>(&'a Value);
+
+impl Members<'_> {
+    fn digest(&self, name: &str) -> Option<Digest> {
+        Digest::parse(self.0.get(name)?.as_str()?)
+    }
+
+    fn count(&self, name: &str) -> Option<u64> {
+        self.0.get(name)?.as_u64()
+    }
+
+    fn float(&self, name: &str) -> Option<f64> {
+        read_float(self.0.get(name)?)
+    }
+
+    fn mean(&self, name: &str) -> Option<Option<f64>> {
+        read_mean(self.0.get(name)?, self.count("counted")?)
+    }
+
+    fn step(&self) -> Option<Step> {
+        let mut terms = [None; TERMS.len()];
+        for (term, name) in terms.iter_mut().zip(TERMS) {
+            if let Some(value) = self.0.get(name) {
+                *term = Some(read_float(value)?);
+            }
+        }
+        Some(Step {
+            step: self.count("step")?,
+            loss: match (self.mean("loss")?, self.count("counted")?) {
+                (None, 1..) => return None,
+                (loss, _) => loss,
+            },
+            grad_norm: self.float("grad_norm")?,
+            lr: self.float("lr")?,
+            batch: self.digest("batch")?,
+            counted: self.count("counted")?,
+            terms,
+        })
+    }
+
+    fn evaluation(&self) -> Option<Evaluation> {
+        let answers = self.0.get(EXACT_MATCH)?.as_object()?.iter();
+        let measures = match self.0.get("measures") {
+            None => BTreeMap::new(),
+            Some(measures) => measures
+                .as_object()?
+                .iter()
+                .map(|(name, value)| Some((name.clone(), read_float(value)?)))
+                .collect::<Option<_>>()?,
+        };
+        Some(Evaluation {
+            step: self.count("step")?,
+            nll: self.mean(EVAL_LOSS)?,
+            counted: self.count("counted")?,
+            tokens: read_score(self.0.get(TOKEN_ACCURACY)?)?,
+            answers: answers
+                .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
+                .collect::<Option<_>>()?,
+            measures,
+            questions: match self.0.get("questions") {
+                None => None,
+                Some(questions) => Some(Questions::read(questions)?),
+            },
+            suites: match self.0.get("suites") {
+                None => Vec::new(),
+                Some(scores) => suites::read(scores)?,
+            },
+        })
+    }
+}
+
 fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     if value.is_null() {
         return Some(None);
@@ -323,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evaluation_as_text() {
+    fn an_evaluation_is_written_and_read_back() {
         let mut answers = BTreeMap::new();
         answers.insert(10, Score { right: 0, of: 3 });
         answers.insert(2, Score { right: 4, of: 5 });
@@ -381,12 +403,12 @@ mod tests {
         if let Some(questions) = &mut other.questions {
             questions.tokens = vec![1, 2];
         }
-        let said = now.differences(&Record::Evaluation(other));
-        assert_eq!(said, ["the scores of single questions differ"]);
+        let differences = now.differences(&Record::Evaluation(other));
+        assert_eq!(differences, ["the scores of single questions differ"]);
     }
 
     #[test]
-    fn a_step_where_an_evaluation_was_says_so() {
+    fn records_of_different_kinds_are_named_in_the_difference() {
         let digest = Digest::of("test", "");
         let start = Record::Start(Start { lock: digest, eval: digest, initial: digest });
         let tokens = Score::default();

@@ -112,8 +112,8 @@ impl SuiteScores {
         if !scores.keys().eq(words.iter().copied()) {
             return Some(format!("logged other metrics of the task `{name}` than the lock has"));
         }
-        if let Some(why) = impossible(scores, locked) {
-            return Some(why);
+        if let Some(reason) = impossible(scores, locked) {
+            return Some(reason);
         }
         if !last {
             let rule = "which only the last evaluation does";
@@ -234,15 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_follow_is_named() {
+    fn scores_that_contradict_the_lock_or_the_questions_are_named() {
         let locked = scores().task;
-        let mismatch = |of: SuiteScores, last| mismatch(&[of], std::slice::from_ref(&locked), last);
+        let mismatch =
+            |scores: SuiteScores, last| mismatch(&[scores], std::slice::from_ref(&locked), last);
         assert_eq!(mismatch(scores(), true), None);
         let wrong = |edit: fn(&mut SuiteScores), last: bool, says: &str| {
             let mut scores = scores();
             edit(&mut scores);
-            let why = mismatch(scores, last).unwrap();
-            assert!(why.contains(says), "{why}");
+            let message = mismatch(scores, last).unwrap();
+            assert!(message.contains(says), "{message}");
         };
         wrong(|it| it.task.asked = Digest::of("test", "other"), true, "but the lock has");
         wrong(|it| _ = it.scores.remove("acc"), true, "other metrics");
@@ -281,8 +282,8 @@ mod tests {
             scores: words.map(|word| (word.to_owned(), value(word))).into(),
             each: each.into(),
         };
-        let mismatch = |of: &SuiteScores, last| {
-            mismatch(std::slice::from_ref(of), std::slice::from_ref(&right.task), last)
+        let mismatch = |scores: &SuiteScores, last| {
+            mismatch(std::slice::from_ref(scores), std::slice::from_ref(&right.task), last)
         };
         assert_eq!(
             read(&serde_json::from_str(&text(std::slice::from_ref(&right))).unwrap()),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_of_what_computes_decide() {
+    fn variables_of_numeric_libraries_affect_results() {
         for name in [
             "ATEN_CPU_CAPABILITY",
             "CUBLAS_WORKSPACE_CONFIG",
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn others_do_not() {
+    fn other_variables_affect_at_most_speed() {
         for name in ["OMP_NUM_THREADS", "KMP_AFFINITY", "LD_LIBRARY_PATH"] {
             assert_eq!(effect(name), Effect::Speed, "{name}");
         }

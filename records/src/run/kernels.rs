@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ways_that_exist_are_taken() {
+    fn only_kernel_paths_that_exist_are_accepted() {
         for path in [
             "view",
             "libtorch",
@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let text = "add = libtorch\nrope = fused/avx2\nrope = fused/avx512\n";
-        let (kernels, why) = parse(text);
-        assert_eq!((kernel_lines(&kernels).as_str(), why), (text, None));
+        let (kernels, fault) = parse(text);
+        assert_eq!((kernel_lines(&kernels).as_str(), fault), (text, None));
         for other in ["add = libtorch", "# more\n", "rope = b\nadd = a\n", "add = a\nadd = a\n"] {
             assert!(parse(other).1.is_some(), "{other}");
         }

@@ -37,15 +37,15 @@ fn lock_error(name: &str, error: LockError) -> Problem {
     Problem::input(format!("{name}{position}: {message}"), help)
 }
 
-/// Whether a folder with the lock text `found` may be continued.
+/// Whether a folder with this lock text may be continued.
 pub fn belongs(
     folder: &Path,
     digests: Digests,
     evaluates_every: u64,
-    found: &str,
+    lock_text: &str,
 ) -> Result<(), Problem> {
     let path = folder.join("lock").display().to_string();
-    let theirs = read_experiment(&path, found)?;
+    let theirs = read_experiment(&path, lock_text)?;
     let Digests { train, eval, platform } = theirs.digests;
     let pairs = [
         ("lock", train, digests.train),

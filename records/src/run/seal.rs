@@ -28,8 +28,8 @@ pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
 }
 
 /// Refuses a text that says the same as `written`, canonc's own text, in other words, or that says more.
-pub fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
-    match first_difference(found, written) {
+pub fn refuse_other_text(text: &str, written: &str) -> Result<(), String> {
+    match first_difference(text, written) {
         None => Ok(()),
         Some(Difference { line, found, expected }) => {
             Err(format!("line {line} is {found}, but canonc writes {expected}"))
@@ -49,14 +49,14 @@ pub struct Difference {
 }
 
 /// Compares two texts by lines, line ends included.
-pub fn first_difference(found: &str, expected: &str) -> Option<Difference> {
+pub fn first_difference(text: &str, expected: &str) -> Option<Difference> {
     let quoted = |line: Option<&str>| {
         line.map_or_else(|| "nothing".to_owned(), |line| format!("`{}`", line.trim()))
     };
-    let (mut found, mut expected) = (found.split_inclusive('\n'), expected.split_inclusive('\n'));
+    let (mut lines, mut expected) = (text.split_inclusive('\n'), expected.split_inclusive('\n'));
     let mut line = 1;
     loop {
-        match (found.next(), expected.next()) {
+        match (lines.next(), expected.next()) {
             (None, None) => return None,
             (there, wanted) if there != wanted => {
                 let (there, wanted) = match (there, wanted) {
@@ -81,14 +81,14 @@ mod tests {
     fn the_first_other_line_is_named() {
         let text = "one\ntwo\n";
         assert_eq!(refuse_other_text(text, text), Ok(()));
-        for (found, why) in [
+        for (found, message) in [
             ("one\n2\n", "line 2 is `2`, but canonc writes `two`"),
             ("one\ntwo\nthree\n", "line 3 is `three`, but canonc writes nothing"),
             ("one\n", "line 2 is nothing, but canonc writes `two`"),
             ("one\ntwo", "line 2 is \"two\", but canonc writes \"two\\n\""),
             ("one\n\ntwo\n", "line 2 is ``, but canonc writes `two`"),
         ] {
-            assert_eq!(refuse_other_text(found, text), Err(why.to_owned()));
+            assert_eq!(refuse_other_text(found, text), Err(message.to_owned()));
         }
     }
 

@@ -12,12 +12,12 @@ use super::{cannot_read, cannot_write, parent, sync_folder};
 /// The logs that this process has opened, by path.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
-    logs: BTreeMap<PathBuf, Own>,
+    logs: BTreeMap<PathBuf, WatchedLog>,
 }
 
 /// A log with the content that this process knows.
 #[derive(Debug)]
-struct Own {
+struct WatchedLog {
     file: File,
     content: blake3::Hasher,
     bytes: u64,
@@ -29,7 +29,7 @@ impl Watched {
     /// Opens a log, or begins it, durably.
     pub(super) fn open(&mut self, path: &Path) -> Result<(), Problem> {
         let write = |error: io::Error| cannot_write(path, &error);
-        let log = Own::open(path).map_err(write)?;
+        let log = WatchedLog::open(path).map_err(write)?;
         sync_folder(parent(path)).map_err(write)?;
         self.logs.insert(path.to_owned(), log);
         Ok(())
@@ -40,31 +40,31 @@ impl Watched {
         if !self.logs.contains_key(path) {
             self.open(path)?;
         }
-        let Some(own) = self.logs.get_mut(path) else { return Ok(()) };
-        own.check(path)?;
-        let before = if own.torn { "\n" } else { "" };
+        let Some(log) = self.logs.get_mut(path) else { return Ok(()) };
+        log.check(path)?;
+        let before = if log.torn { "\n" } else { "" };
         let text = format!("{before}{line}\n");
-        own.file
+        log.file
             .write_all(text.as_bytes())
-            .and_then(|()| if synced { own.file.sync_all() } else { Ok(()) })
+            .and_then(|()| if synced { log.file.sync_all() } else { Ok(()) })
             .map_err(|error| cannot_write(path, &error))?;
-        own.content.update(text.as_bytes());
-        own.bytes += text.len() as u64;
-        own.torn = false;
+        log.content.update(text.as_bytes());
+        log.bytes += text.len() as u64;
+        log.torn = false;
         Ok(())
     }
 
-    /// Refuses to go on if a log is missing, another file or of another length; with `whole`, also if its content differs.
-    pub(super) fn check(&self, whole: bool) -> Result<(), Problem> {
-        for (path, own) in &self.logs {
-            own.check(path)?;
-            if !whole {
+    /// Refuses to go on if a log is missing, another file or of another length; with `contents`, also if its content differs.
+    pub(super) fn check(&self, contents: bool) -> Result<(), Problem> {
+        for (path, log) in &self.logs {
+            log.check(path)?;
+            if !contents {
                 continue;
             }
             let mut file = disk::open(path).map_err(|error| cannot_read(path, &error))?;
             let mut content = blake3::Hasher::new();
             io::copy(&mut file, &mut content).map_err(|error| cannot_read(path, &error))?;
-            if content.finalize() != own.content.finalize() {
+            if content.finalize() != log.content.finalize() {
                 return Err(changed(path, "its lines are others than this process read and wrote"));
             }
         }
@@ -72,8 +72,8 @@ impl Watched {
     }
 }
 
-impl Own {
-    fn open(path: &Path) -> io::Result<Own> {
+impl WatchedLog {
+    fn open(path: &Path) -> io::Result<WatchedLog> {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
         let (mut content, mut bytes, mut torn) = (blake3::Hasher::new(), 0, false);
         let mut block = vec![0; 1 << 16];
@@ -84,12 +84,12 @@ impl Own {
             bytes += length as u64;
             torn = read.last() != Some(&b'\n');
         }
-        Ok(Own { file, content, bytes, torn })
+        Ok(WatchedLog { file, content, bytes, torn })
     }
 
     fn check(&self, path: &Path) -> Result<(), Problem> {
         in_place(&self.file, path)?;
-        match self.file.metadata().map(|found| found.len()) {
+        match self.file.metadata().map(|metadata| metadata.len()) {
             Ok(bytes) if bytes == self.bytes => Ok(()),
             Ok(bytes) => {
                 let wrote = dsl::counted(self.bytes, "byte");
@@ -110,7 +110,7 @@ pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), Problem> {
             Err(changed(path, "it is missing"))
         }
         Err(error) => Err(cannot_write(path, &error)),
-        Ok(there) if file.metadata().is_ok_and(|own| !is_same(&own, &there)) => {
+        Ok(on_disk) if file.metadata().is_ok_and(|opened| !is_same(&opened, &on_disk)) => {
             Err(changed(path, "another file is in its place"))
         }
         Ok(_) => Ok(()),
@@ -118,14 +118,14 @@ pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), Problem> {
 }
 
 #[cfg(unix)]
-fn is_same(own: &std::fs::Metadata, there: &std::fs::Metadata) -> bool {
+fn is_same(opened: &std::fs::Metadata, on_disk: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    (own.dev(), own.ino()) == (there.dev(), there.ino())
+    (opened.dev(), opened.ino()) == (on_disk.dev(), on_disk.ino())
 }
 
 #[cfg(not(unix))]
-fn is_same(own: &std::fs::Metadata, there: &std::fs::Metadata) -> bool {
-    own.len() == there.len()
+fn is_same(opened: &std::fs::Metadata, on_disk: &std::fs::Metadata) -> bool {
+    opened.len() == on_disk.len()
 }
 
 fn changed(path: &Path, how: &str) -> Problem {

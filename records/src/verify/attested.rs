@@ -8,7 +8,7 @@ use compiler::digest::Digest;
 use lab::experiment::{Device, Experiment, KernelPath};
 
 use super::log::Log;
-use super::{Report, Subject, read};
+use super::{Subject, VerifyReport, read};
 use crate::attest::{Attestation, MACHINE_FACTS, RANKS_FACT};
 use crate::checkpoint::{self, Manifest};
 use crate::job::{PLAN_TAG, kernel_names, plan_text};
@@ -30,7 +30,7 @@ pub(super) fn check(
     experiment: &Experiment,
     attestation: Option<Result<Attestation, String>>,
     evidence: Evidence<'_>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     let known = attestation.as_ref().and_then(|read| read.as_ref().ok());
     // A plan is written before the first line of the log.
@@ -43,7 +43,7 @@ pub(super) fn check(
         check_kernels(&paths.kernels(), experiment, known, trained || evidence.finished, report);
     match attestation {
         None => {}
-        Some(Err(why)) => report.broken(format!("attestation.toml: {why}")),
+        Some(Err(fault)) => report.broken(format!("attestation.toml: {fault}")),
         Some(Ok(attestation)) => {
             check_claims(&attestation, experiment, &evidence, plan, kernels, report)
         }
@@ -62,7 +62,7 @@ fn check_plan(
     experiment: &Experiment,
     attestation: Option<&Attestation>,
     started: bool,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Option<Digest> {
     let stored = match read(path) {
         Ok(Some(stored)) => stored,
@@ -107,7 +107,7 @@ fn check_kernels(
     experiment: &Experiment,
     attestation: Option<&Attestation>,
     trained: bool,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Option<Kernels> {
     let text = match read(path) {
         Ok(Some(text)) => text,
@@ -139,7 +139,7 @@ fn check_claims(
     evidence: &Evidence<'_>,
     plan: Option<Digest>,
     kernels: Option<Kernels>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     let mut claims =
         Claims { agree: vec!["seal".to_owned(), "lock".to_owned()], wrong: Vec::new() };
@@ -245,7 +245,7 @@ impl Claims {
         self.agree.push("log".to_owned());
     }
 
-    fn report(self, report: &mut Report) {
+    fn report(self, report: &mut VerifyReport) {
         let Claims { agree, wrong } = self;
         if wrong.is_empty()
             && let [rest @ .., last] = agree.as_slice()

@@ -11,7 +11,7 @@ use dsl::Problem;
 use lab::experiment::Experiment;
 
 use super::log::Log;
-use super::{Report, Subject};
+use super::{Subject, VerifyReport};
 use crate::checkpoint::{
     self, Manifest, PARTS, Part, Pointer, Slot, TensorDigests, name_of, tensor_hasher,
 };
@@ -34,7 +34,7 @@ pub(super) fn check(
     names: &[String],
     log: Option<&Log>,
     Ends { last, finished }: Ends,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<Option<Manifest>, Problem> {
     let folder = paths.checkpoints();
     check_names(&folder, finished, report)?;
@@ -58,7 +58,7 @@ pub(super) fn check(
                 }
             }
             Err(_) if !finished && !folder.join(name).exists() => {}
-            Err(why) => report.broken(format!("checkpoints/{name}: {why}")),
+            Err(reason) => report.broken(format!("checkpoints/{name}: {reason}")),
         }
     }
     check_latest(&folder, last, finished, report)?;
@@ -66,7 +66,7 @@ pub(super) fn check(
 }
 
 /// Refuses entries that are not checkpoints.
-fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(), Problem> {
+fn check_names(folder: &Path, finished: bool, report: &mut VerifyReport) -> Result<(), Problem> {
     let failed = |error: io::Error| cannot_read(folder, &error);
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -208,7 +208,7 @@ fn check_latest(
     folder: &Path,
     last: u64,
     finished: bool,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Result<(), Problem> {
     let mut pointer = checkpoint::pointer(folder)?;
     let mut names = checkpoint::names(folder)?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::log::Log;
-use super::{Report, Subject, read};
+use super::{Subject, VerifyReport, read};
 use crate::attest::{Attestation, Circumstances};
 use crate::finished;
 use crate::run::Paths;
@@ -85,7 +85,7 @@ impl KnownEvent {
 pub(super) fn check_events(
     paths: &Paths,
     run: RecordedEnd<'_>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> EventTotals {
     let text = match read(&paths.events()) {
         Ok(text) => text.unwrap_or_default(),
@@ -124,7 +124,7 @@ fn check_lines(
     lines: &[&str],
     known: &[Option<KnownEvent>],
     run: RecordedEnd<'_>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     let begins = |event: &KnownEvent| FIRST.contains(&event.kind);
     for (at, (line, event)) in (1..).zip(lines.iter().zip(known)) {
@@ -166,7 +166,12 @@ fn check_lines(
 }
 
 /// Checks that the last event of a finished run is its end.
-fn check_end(text: &str, last: Option<&KnownEvent>, run: RecordedEnd<'_>, report: &mut Report) {
+fn check_end(
+    text: &str,
+    last: Option<&KnownEvent>,
+    run: RecordedEnd<'_>,
+    report: &mut VerifyReport,
+) {
     let Some(attestation) = run.attestation else { return };
     let (kind, step) = match attestation.diverged {
         Some(step) => ("diverged", step),
@@ -187,7 +192,7 @@ pub(super) fn check_times(
     events: &EventTotals,
     circumstances: Option<Circumstances>,
     seconds: Result<f64, String>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     let timed = match seconds {
         Ok(timed) => timed,
@@ -216,7 +221,7 @@ pub(super) fn check_times(
 }
 
 /// Checks the file that the writing process holds.
-pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut Report) {
+pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut VerifyReport) {
     // A process that has just taken it writes its number next.
     if !begun || at_work(writer) {
         return;
@@ -278,7 +283,7 @@ pub(super) fn check_unattested(
     log: Option<&Log>,
     last_is_saved: bool,
     events: EventTotals,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) {
     let steps = log.and_then(|log| log.steps().last()).map_or(0, |step| step.step);
     let shown = log.and_then(|log| finished::divergence(log.records.last()?, last));

@@ -8,7 +8,7 @@ use compiler::plan::TERMS;
 use dsl::Problem;
 use lab::experiment::Experiment;
 
-use super::{Report, Subject};
+use super::{Subject, VerifyReport};
 use crate::finished::{self, Reached};
 use crate::job::{self, Job};
 use crate::metrics::{self, Asked, Evaluation, Record, Step};
@@ -73,7 +73,7 @@ pub(super) fn check(
     experiment: &Experiment,
     finished: bool,
     diverged: Option<u64>,
-    report: &mut Report,
+    report: &mut VerifyReport,
 ) -> Option<Log> {
     if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
         let what = "metrics.jsonl continues after its last complete line";
@@ -105,27 +105,27 @@ pub(super) fn check(
                 diverged.map_or("", |_| ", where training diverged")
             ),
         ),
-        Err(why) => report.broken(why),
+        Err(reason) => report.broken(reason),
     }
     Some(Log { records, heads })
 }
 
 /// Checks the learning rates of all logged steps.
-pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Report) {
+pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut VerifyReport) {
     match plausible(&log.records, experiment) {
         Ok(0) => {}
         Ok(count) => report
             .recomputed(Subject::LearningRates, format!("learning rates of all steps ({count})")),
-        Err(why) => report.broken(why),
+        Err(reason) => report.broken(reason),
     }
 }
 
 /// Checks the scores of suites in all evaluations: the lock suffices.
-pub(super) fn check_suites(log: &Log, experiment: &Experiment, report: &mut Report) {
+pub(super) fn check_suites(log: &Log, experiment: &Experiment, report: &mut VerifyReport) {
     let evaluations = match finished::of_suites(experiment.into(), &log.records) {
         Ok(count) => count,
-        Err(why) => {
-            report.broken(why);
+        Err(reason) => {
+            report.broken(reason);
             return;
         }
     };
@@ -207,7 +207,7 @@ const MAX_SPREAD: u128 = 1 << 28;
 const MAX_HELD_OUT: u128 = 1 << 30;
 
 /// Checks the data of some steps and of the evaluations by making it again.
-pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
+pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut VerifyReport) {
     let count = log.steps().count() as u64;
     // Inputs and targets of a step, eight bytes each.
     let tokens = u128::from(job.rows) * u128::from(job.seq_len) * u128::from(job.micro_batches);
@@ -235,8 +235,8 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
         }
         match check_batch(&mut job, step) {
             Ok(Ok(())) => remade += 1,
-            Ok(Err(why)) => {
-                report.broken(why);
+            Ok(Err(reason)) => {
+                report.broken(reason);
                 return;
             }
             // If the data is present but cannot be read, the logged values must not count as trusted.
@@ -255,7 +255,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     if remade > 0 && remade == count {
         report.recomputed(Subject::Batches, claim(remade));
     } else if remade > 0 {
-        let part = |of| format!("{of} of {}", dsl::counted(count, "step"));
+        let part = |steps| format!("{steps} of {}", dsl::counted(count, "step"));
         let rest = count - remade;
         report.split(
             Subject::Batches,
@@ -297,7 +297,7 @@ struct HeldOut {
     asked: Asked,
 }
 
-fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
+fn check_evaluations(log: &Log, job: &mut Job, report: &mut VerifyReport) {
     let count = log.evaluations().count();
     if count == 0 {
         return;
@@ -332,8 +332,8 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
         );
     }
     for evaluation in log.evaluations() {
-        if let Err(why) = check_evaluation(evaluation, &held_out_data, job) {
-            report.broken(format!("the evaluation after step {} {why}", evaluation.step));
+        if let Err(reason) = check_evaluation(evaluation, &held_out_data, job) {
+            report.broken(format!("the evaluation after step {} {reason}", evaluation.step));
             return;
         }
     }
@@ -371,7 +371,7 @@ fn check_evaluation(
     locked_data: &HeldOut,
     job: &Job,
 ) -> Result<(), String> {
-    let Evaluation { step, nll, counted, tokens, answers, measures, questions, suites: _ } =
+    let Evaluation { step: _, nll, counted, tokens, answers, measures, questions: _, suites: _ } =
         evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
         true => Ok(()),
@@ -389,30 +389,13 @@ fn check_evaluation(
     if job.writing.is_none() {
         let none = BTreeMap::new();
         let locked = if metrics.answers { &locked_data.answers } else { &none };
-        for (level, of) in locked {
+        for (level, count) in locked {
             let logged = answers.get(level).map_or(0, |score| score.of);
-            same(&format!("answers of level {level}"), logged, *of)?;
+            same(&format!("answers of level {level}"), logged, *count)?;
         }
         same("levels of answers", answers.len() as u64, locked.len() as u64)?;
     }
-    match questions {
-        None => {}
-        Some(_) if *step != job.steps => {
-            return Err(
-                "logged scores of single questions, which only the last evaluation does".to_owned()
-            );
-        }
-        Some(questions) => {
-            if let Some(why) = questions.mismatch(*tokens, answers) {
-                return Err(why);
-            }
-            // If the model writes its answers, other questions come after those of the windows.
-            if job.writing.is_none() && questions.asked != digest_of(locked_data.asked.digest()) {
-                return Err("logged scores of single questions for other windows than the lock's"
-                    .to_owned());
-            }
-        }
-    }
+    check_questions(evaluation, locked_data, job)?;
     let asked = [
         (metric::BITS, metrics.bits),
         (metric::BITS_PER_PARAMETER, metrics.bits),
@@ -427,4 +410,28 @@ fn check_evaluation(
         None => Ok(()),
         Some(score) => Err(format!("logged {} of {} right", score.right, score.of)),
     }
+}
+
+/// Checks the scores of single questions, if they are logged.
+fn check_questions(
+    evaluation: &Evaluation,
+    locked_data: &HeldOut,
+    job: &Job,
+) -> Result<(), String> {
+    let Some(questions) = &evaluation.questions else { return Ok(()) };
+    if evaluation.step != job.steps {
+        return Err(
+            "logged scores of single questions, which only the last evaluation does".to_owned()
+        );
+    }
+    if let Some(reason) = questions.mismatch(evaluation.tokens, &evaluation.answers) {
+        return Err(reason);
+    }
+    // If the model writes its answers, other questions come after those of the windows.
+    if job.writing.is_none() && questions.asked != digest_of(locked_data.asked.digest()) {
+        return Err(
+            "logged scores of single questions for other windows than the lock's".to_owned()
+        );
+    }
+    Ok(())
 }

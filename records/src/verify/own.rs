@@ -28,7 +28,7 @@ pub fn check(
             timed_seconds(paths, TimedRun { records, processes, steps, finished: true }).map(|_| ())
         })
         .and_then(|()| last_state(paths, job, attestation).map(|_| ()))
-        .map_err(|why| refused(paths, &why))
+        .map_err(|reason| refused(paths, &reason))
 }
 
 /// The checkpoint of the last step, if it is complete and matches the attestation.
@@ -48,19 +48,19 @@ pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result
         }
     }
     let manifest = checkpoint::verify(&folder.join(&name), &job.slots())
-        .map_err(|why| format!("checkpoints/{name}: {why}"))?;
+        .map_err(|reason| format!("checkpoints/{name}: {reason}"))?;
     let [weights, first, second] = PARTS.map(|part| manifest.content(part).tensors);
-    for (what, attested, found) in [
+    for (what, attested, saved) in [
         ("lock", attestation.lock, manifest.lock),
         ("metrics", attestation.metrics, manifest.chain),
         ("weights", attestation.weights, weights),
         ("first moments", attestation.first_moment, first),
         ("second moments", attestation.second_moment, second),
     ] {
-        if attested != found {
+        if attested != saved {
             return Err(format!(
                 "checkpoints/{name} has {what} {}, but the run computed {}",
-                found.short(),
+                saved.short(),
                 attested.short()
             ));
         }
@@ -78,9 +78,9 @@ fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Stri
         (paths.kernels(), kernel_lines(&attestation.kernels)),
     ] {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let found =
+        let text =
             disk::read_text(&path, disk::TEXT).map_err(|error| format!("{name}: {error}"))?;
-        if let Some(Difference { line, found, expected }) = first_difference(&found, &written) {
+        if let Some(Difference { line, found, expected }) = first_difference(&text, &written) {
             return Err(format!("{name}: line {line} is {found}, but the run wrote {expected}"));
         }
     }
@@ -91,7 +91,7 @@ fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Stri
 fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
     match wrong_kernels(&attestation.kernels, &job.kernel_names(), true).into_iter().next() {
         None => Ok(()),
-        Some(why) => Err(why),
+        Some(reason) => Err(reason),
     }
 }
 

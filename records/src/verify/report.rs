@@ -94,7 +94,7 @@ pub struct Claim {
 
 /// The results of all claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Recomputed from the lock, the data or the bytes on disk, with an equal result.
     pub recomputed: Vec<Claim>,
     /// Equal to a digest or to another file of the run, which the author of the one could also have written.
@@ -113,7 +113,7 @@ pub struct Report {
     pub undecided: Vec<String>,
 }
 
-impl Report {
+impl VerifyReport {
     /// Adds a claim that was recomputed with an equal result.
     pub fn recomputed(&mut self, subject: Subject, text: impl Into<String>) {
         self.recomputed.push(Claim { subject, part: None, text: text.into() });
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_closing_line_names_each_subject_once_by_class() {
-        let mut report = Report::default();
+        let mut report = VerifyReport::default();
         report.recomputed(Subject::Lock, "one");
         report.checked(Subject::Checkpoints, "step 6");
         report.checked(Subject::Checkpoints, "step 8");
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(report.closing(), after);
         assert!(!report.trusts(Subject::Losses));
         let part = |count: u64| (format!("{count} of 9 steps"), String::new());
-        let mut report = Report::default();
+        let mut report = VerifyReport::default();
         report.split(Subject::Batches, part(4), part(5));
         let parts = "recomputed: batches (4 of 9 steps); checked against digests: nothing; taken on trust: batches (5 of 9 steps)";
         assert_eq!(report.closing(), parts);

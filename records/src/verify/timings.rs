@@ -58,60 +58,101 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
         Ok(None) => return Ok(0.0),
         Err(error) => return Err(format!("{NAME} cannot be read: {error}")),
     };
-    let of_log: BTreeMap<Timed, usize> = run.records.iter().filter_map(timed).zip(1..).collect();
-    let (mut before, mut breaks, mut sum) = (0, 0usize, 0.0);
-    let (mut torn, mut first) = (false, None);
+    let mut order = TimingOrder::new(run);
+    let mut sum = 0.0;
     for (number, line) in (1..).zip(text.split_inclusive('\n')) {
         let Some(body) = line.strip_suffix('\n').filter(|body| !is_torn(body)) else {
             if line.ends_with('\n') {
-                torn = true;
-                breaks += 1;
-                first.get_or_insert_with(|| format!("line {number} is torn"));
+                order.torn = true;
+                order.add_break(|_| format!("line {number} is torn"));
             } else if run.finished {
                 return Err(format!("{NAME}: its last line is torn, but the run is finished"));
             }
             continue;
         };
-        let refused = |why: String| format!("{NAME}: line {number} {why}: {}", shown(body));
-        let (what, seconds) = one(body).map_err(refused)?;
+        let refused = |reason: String| format!("{NAME}: line {number} {reason}: {}", shown(body));
+        let (what, seconds) = parse_line(body).map_err(refused)?;
         sum += seconds.unwrap_or(0.0);
-        let what = match what {
-            Line::Timed(what) => what,
-            Line::Checkpoint(step) if step > run.steps => {
+        match what {
+            TimingLine::Timed(what) => order.add(number, what).map_err(refused)?,
+            TimingLine::Checkpoint(step) if step > run.steps => {
                 return Err(refused(format!("is of a step after the last, {}", run.steps)));
             }
-            Line::Checkpoint(_) | Line::Beside => continue,
-        };
-        let at = match of_log.get(&what) {
+            TimingLine::Checkpoint(_) | TimingLine::Beside => {}
+        }
+    }
+    order.finish().map(|()| sum)
+}
+
+/// The order of the timings so far, compared with that of the log.
+struct TimingOrder<'a> {
+    run: TimedRun<'a>,
+    /// The number of each timed record of the log, from 1.
+    of_log: BTreeMap<Timed, usize>,
+    /// The number of the last one that has a time; 0 before the first.
+    before: usize,
+    /// Places where lines are missing, added, torn or out of order.
+    breaks: usize,
+    /// A message about the first of them.
+    first: Option<String>,
+    /// Whether a line was torn after the last time.
+    torn: bool,
+}
+
+impl TimingOrder<'_> {
+    fn new(run: TimedRun<'_>) -> TimingOrder<'_> {
+        let of_log = run.records.iter().filter_map(timed).zip(1..).collect();
+        TimingOrder { run, of_log, before: 0, breaks: 0, first: None, torn: false }
+    }
+
+    fn add_break(&mut self, message: impl FnOnce(&Self) -> String) {
+        self.breaks += 1;
+        if self.first.is_none() {
+            self.first = Some(message(self));
+        }
+    }
+
+    /// Adds the time in a line, or returns what is wrong with that line.
+    fn add(&mut self, number: usize, what: Timed) -> Result<(), String> {
+        let at = match self.of_log.get(&what) {
             Some(at) => *at,
             // The log was read before, and a process may work on the run; a log that lost lines gets them again.
-            None if !run.finished && what.step() <= run.steps => continue,
+            None if !self.run.finished && what.step() <= self.run.steps => return Ok(()),
             None => {
-                return Err(refused(format!("is of {}, which the log does not have", what.text())));
+                return Err(format!("is of {}, which the log does not have", what.text()));
             }
         };
         // The line that is torn was of the step that is missing.
-        let explained = std::mem::take(&mut torn);
-        if at != before + 1 && !explained {
-            breaks += 1;
-            first.get_or_insert_with(|| {
-                format!("line {number} has {} after {}", what.text(), name(&of_log, before))
+        let explained = std::mem::take(&mut self.torn);
+        if at != self.before + 1 && !explained {
+            self.add_break(|order| {
+                format!("line {number} has {} after {}", what.text(), order.last())
             });
         }
-        before = at;
+        self.before = at;
+        Ok(())
     }
-    if run.finished && before != of_log.len() {
-        breaks += 1;
-        first.get_or_insert_with(|| format!("it ends with {}", name(&of_log, before)));
+
+    /// The name of the last record that has a time.
+    fn last(&self) -> String {
+        let known = self.of_log.iter().find(|(_, at)| **at == self.before);
+        known.map_or_else(|| "nothing".to_owned(), |(what, _)| what.text())
     }
-    match first {
-        Some(first) if breaks >= run.processes.max(1) => Err(format!(
-            "{NAME}: lines are missing, added, torn or out of order: {first}; each process that continues a run \
-             explains one such place, but there are {} and {}",
-            dsl::counted(breaks, "place"),
-            dsl::counted(run.processes, "process")
-        )),
-        Some(_) | None => Ok(sum),
+
+    fn finish(mut self) -> Result<(), String> {
+        if self.run.finished && self.before != self.of_log.len() {
+            self.add_break(|order| format!("it ends with {}", order.last()));
+        }
+        let TimingOrder { run, breaks, first, .. } = self;
+        match first {
+            Some(first) if breaks >= run.processes.max(1) => Err(format!(
+                "{NAME}: lines are missing, added, torn or out of order: {first}; each process that continues a run \
+                 explains one such place, but there are {} and {}",
+                dsl::counted(breaks, "place"),
+                dsl::counted(run.processes, "process")
+            )),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -138,13 +179,7 @@ fn timed(record: &Record) -> Option<Timed> {
     }
 }
 
-/// The name of the timed record with this number; 0 is before the first.
-fn name(of_log: &BTreeMap<Timed, usize>, number: usize) -> String {
-    let known = of_log.iter().find(|(_, at)| **at == number);
-    known.map_or_else(|| "nothing".to_owned(), |(what, _)| what.text())
-}
-
-enum Line {
+enum TimingLine {
     Timed(Timed),
     Checkpoint(u64),
     Beside,
@@ -158,7 +193,7 @@ fn is_torn(body: &str) -> bool {
 }
 
 /// A whole line's content, with its seconds if it has any.
-fn one(body: &str) -> Result<(Line, Option<f64>), String> {
+fn parse_line(body: &str) -> Result<(TimingLine, Option<f64>), String> {
     let nothing = || "is not a line that canonc writes".to_owned();
     let value: Value = serde_json::from_str(body).map_err(|_| nothing())?;
     let members = value.as_object().ok_or_else(nothing)?;
@@ -172,12 +207,12 @@ fn one(body: &str) -> Result<(Line, Option<f64>), String> {
     let number = |key: &str| members.get(key).map(|value| value.as_u64().ok_or_else(nothing));
     if let Some(beside) = number("beside") {
         let others = beside?;
-        return if others > 0 { Ok((Line::Beside, None)) } else { Err(nothing()) };
+        return if others > 0 { Ok((TimingLine::Beside, None)) } else { Err(nothing()) };
     }
     if let Some(step) = number("checkpoint") {
         let bytes = number("peak_memory_bytes").unwrap_or_else(|| Err(nothing()))?;
         return match MEMORY.contains(&bytes) {
-            true => Ok((Line::Checkpoint(step?), None)),
+            true => Ok((TimingLine::Checkpoint(step?), None)),
             false => Err("has a memory that no process takes".to_owned()),
         };
     }
@@ -188,7 +223,7 @@ fn one(body: &str) -> Result<(Line, Option<f64>), String> {
             (Timed::Evaluation(step), seconds(members, "evaluation_seconds")?)
         }
     };
-    Ok((Line::Timed(what), Some(seconds)))
+    Ok((TimingLine::Timed(what), Some(seconds)))
 }
 
 fn seconds(members: &Map<String, Value>, key: &str) -> Result<f64, String> {

@@ -118,7 +118,7 @@ fn drawn(sorted: &[f64]) -> Vec<(f64, u64)> {
 /// The measured coverage in percent of such an interval of n normally distributed differences. A test repeats the
 /// simulation. Known up to [`EXACT`].
 pub(super) fn covers(n: usize) -> Option<u32> {
-    COVERS.iter().find(|(of, _)| *of == n).map(|(_, percent)| *percent)
+    COVERS.iter().find(|(seeds, _)| *seeds == n).map(|(_, percent)| *percent)
 }
 
 const COVERS: [(usize, u32); 6] = [(3, 75), (4, 80), (5, 84), (6, 86), (7, 88), (8, 88)];
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn below_three_there_is_none() {
+    fn fewer_than_three_differences_give_no_interval() {
         assert_eq!(bootstrap(&[]), None);
         assert_eq!(bootstrap(&[1.0]), None);
         assert_eq!(bootstrap(&[1.0, 2.0]), None);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn of_three_it_is_the_lowest_and_the_highest() {
+    fn three_differences_give_the_lowest_and_the_highest() {
         for seed in 0..200 {
             let three = normals(seed, 3);
             let interval = bootstrap(&three).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_function_of_the_differences_alone() {
+    fn the_interval_depends_on_the_differences_alone() {
         for n in [3, 5, 8, 9, 20] {
             let values = normals(n as u64, n);
             let interval = bootstrap(&values).unwrap();
@@ -241,9 +241,9 @@ mod tests {
 
     /// The coverage stated in tables: how many of these intervals of n seeds hold the truth.
     #[test]
-    fn it_covers_what_it_is_said_to_cover() {
+    fn the_interval_covers_as_documented() {
         let mut measured = Vec::new();
-        for (n, said) in COVERS {
+        for (n, stated) in COVERS {
             let times = match n {
                 3 | 4 => 20_000u64,
                 5 => 10_000,
@@ -258,7 +258,7 @@ mod tests {
             };
             let held = all.chunks(n).filter(|values| holds(values)).count();
             let percent = 100.0 * held as f64 / times as f64;
-            measured.push((n, percent, (percent - f64::from(said)).abs() < 2.0));
+            measured.push((n, percent, (percent - f64::from(stated)).abs() < 2.0));
         }
         assert!(measured.iter().all(|(.., holds)| *holds), "{measured:?}, said {COVERS:?}");
         assert_eq!((covers(2), covers(3), covers(9)), (None, Some(75), None));

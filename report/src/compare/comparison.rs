@@ -6,7 +6,7 @@ use super::analysis::Analysis;
 use super::costs::Costs;
 use super::metric::metric_name;
 use super::proof::Proof;
-use super::runs::{Arm, Role, Run, diverged, final_values, mean};
+use super::runs::{Arm, ArmRun, Role, diverged, final_values, mean};
 use super::training_overlap::{TrainingOverlap, training_overlap};
 
 /// All runs of a comparison.
@@ -45,7 +45,7 @@ impl Comparison {
     }
 
     /// The runs of all arms.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &ArmRun> {
         self.arms.iter().flat_map(Arm::runs)
     }
 
@@ -95,7 +95,7 @@ impl Comparison {
 
     /// All points with the best mean.
     pub(super) fn best_points(&self, arm: &Arm) -> Vec<usize> {
-        let score = |runs: &Vec<Run>| {
+        let score = |runs: &Vec<ArmRun>| {
             let values = final_values(runs, self.judged_by());
             let mean = mean(&values)?;
             // Adding 0.0 makes -0.0 and 0.0 equal.
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_of_axes_are_ends_of_numbers() {
+    fn a_best_point_at_an_end_of_a_numeric_axis_is_an_edge() {
         let mut comparison = three_points(true);
         assert_eq!(comparison.edges(1), []);
         let highest = Edge { path: "optimizer.lr".to_owned(), end: AxisEnd::Highest };

@@ -3,7 +3,7 @@
 use lab::experiment::Experiment;
 use serde::Serialize;
 
-use super::runs::{Arm, Run, mean};
+use super::runs::{Arm, ArmRun, mean};
 
 /// Costs of one run, derived from its lock; `None` if the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -69,7 +69,7 @@ pub struct Tuning {
 impl Tuning {
     pub(super) fn new(arm: &Arm, costs: Option<Costs>) -> Tuning {
         // A run that diverged trained no further than that step.
-        let tokens_of = |run: &Run| {
+        let tokens_of = |run: &ArmRun| {
             let Costs { tokens, steps, .. } = costs?;
             match run.curves.diverged {
                 None => tokens,

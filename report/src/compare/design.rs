@@ -50,24 +50,24 @@ impl Design {
 
 /// A rule that chooses points of a grid by the values of the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum SelectionRule {
     /// Each arm at its own best point.
     PerArm,
     /// All arms at the base's best point.
     OfBase,
 }
 
-impl Rule {
+impl SelectionRule {
     /// By the flag in `[selection]`.
-    pub(super) fn new(per_arm: bool) -> Rule {
-        if per_arm { Rule::PerArm } else { Rule::OfBase }
+    pub(super) fn new(per_arm: bool) -> SelectionRule {
+        if per_arm { SelectionRule::PerArm } else { SelectionRule::OfBase }
     }
 
     /// The rule's name in tables and documents.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Rule::PerArm => "best per arm",
-            Rule::OfBase => "best of the base for all",
+            SelectionRule::PerArm => "best per arm",
+            SelectionRule::OfBase => "best of the base for all",
         }
     }
 }

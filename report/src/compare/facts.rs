@@ -6,13 +6,13 @@ use lab::comparison::Selection;
 use super::analysis::Analysis;
 use super::comparison::{Comparison, Edge};
 use super::costs::{Costs, Measured, Tuning};
-use super::design::{Design, Rule};
+use super::design::{Design, SelectionRule};
 use super::family::{DeclaredTest, JudgedTest, judged};
 use super::metric::{EVAL_LOSS, EXACT_MATCH, metric_name};
 use super::metric_facts::MetricFacts;
 use super::pair::{DivergedSeeds, Pair};
 use super::proof::Proof;
-use super::runs::{Arm, Role, Run, diverged, final_values, paired};
+use super::runs::{Arm, ArmRun, Role, diverged, final_values, paired};
 use super::stopping::ArmLook;
 use super::training_overlap::{TrainingOverlap, label};
 use crate::statistics::{Confidence, Judged};
@@ -161,8 +161,8 @@ impl Facts {
     }
 
     /// The locked rule.
-    pub(super) fn rule(&self) -> Rule {
-        Rule::new(self.selection.per_arm)
+    pub(super) fn rule(&self) -> SelectionRule {
+        SelectionRule::new(self.selection.per_arm)
     }
 
     /// The base's name; empty if there are no runs of the base.
@@ -235,7 +235,7 @@ impl ArmFacts {
     fn new(comparison: &Comparison, arm: &Arm) -> ArmFacts {
         let costs = comparison.costs(arm);
         let best_point = comparison.best(arm);
-        let values = |runs: &Vec<Run>| final_values(runs, comparison.judged_by());
+        let values = |runs: &Vec<ArmRun>| final_values(runs, comparison.judged_by());
         ArmFacts {
             name: arm.name.clone(),
             role: arm.role,
@@ -258,7 +258,7 @@ impl ArmFacts {
 }
 
 impl RunCount {
-    fn new(runs: &[Run]) -> RunCount {
+    fn new(runs: &[ArmRun]) -> RunCount {
         RunCount { runs: runs.len(), diverged: diverged(runs) }
     }
 }
@@ -266,7 +266,8 @@ impl RunCount {
 impl PairFacts {
     fn new(pair: &Pair<'_>, metrics: Vec<MetricFacts>) -> PairFacts {
         let (base, arm, replicate) = (pair.base_runs(), pair.arm_runs(), pair.replicate_runs());
-        let seeds = |pairs: Vec<(&Run, &Run)>| pairs.into_iter().map(|(run, _)| run.seed).collect();
+        let seeds =
+            |pairs: Vec<(&ArmRun, &ArmRun)>| pairs.into_iter().map(|(run, _)| run.seed).collect();
         PairFacts {
             arm: pair.arm.name.clone(),
             base: pair.base.name.clone(),

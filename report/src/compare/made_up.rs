@@ -12,7 +12,7 @@ use super::*;
 use crate::statistics::questions::Asked;
 
 /// Twenty steps with one loss, and the final accuracy.
-pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
+pub(crate) fn run(seed: usize, loss: f64, right: f64) -> ArmRun {
     let metrics = BTreeMap::from([
         (TOKEN_ACCURACY.to_owned(), vec![(10, 0.0), (20, right)]),
         (EVAL_LOSS.to_owned(), vec![(10, 9.0), (20, loss)]),
@@ -32,7 +32,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         diverged: None,
         batches: Vec::new(),
     };
-    Run { seed, curves, shown: None }
+    ArmRun { seed, curves, shown: None }
 }
 
 /// Lets the training of all runs together have shown this much of every evaluation.
@@ -55,7 +55,7 @@ pub(crate) fn show(comparison: &mut Comparison, overlap: Option<TrainingOverlap>
     }
 }
 
-pub(crate) fn arm(name: &str, role: Role, points: Vec<Vec<Run>>) -> Arm {
+pub(crate) fn arm(name: &str, role: Role, points: Vec<Vec<ArmRun>>) -> Arm {
     Arm { name: name.to_owned(), role, points }
 }
 
@@ -211,7 +211,7 @@ pub(crate) fn sequential(differences: &[f64], most: usize) -> Comparison {
 }
 
 /// A run with the given answers right.
-pub(crate) fn answering(seed: usize, asked: &str, right: &[u8]) -> Run {
+pub(crate) fn answering(seed: usize, asked: &str, right: &[u8]) -> ArmRun {
     let scores: Vec<f64> = right.iter().map(|right| f64::from(*right)).collect();
     let mean = scores.iter().sum::<f64>() / scores.len() as f64;
     let mut run = run(seed, 1.0, mean);
@@ -225,7 +225,7 @@ pub(crate) fn answering(seed: usize, asked: &str, right: &[u8]) -> Run {
 
 /// Three seeds of two arms that answer 40 questions; `asked` names the questions of a seed.
 pub(crate) fn of_answers(asked: fn(usize) -> String) -> Comparison {
-    let runs = |shift: usize| -> Vec<Run> {
+    let runs = |shift: usize| -> Vec<ArmRun> {
         let right = |seed: usize| -> Vec<u8> {
             (0..40).map(|q| u8::from((q * 7 + seed * 3) % 11 < 4 + shift)).collect()
         };

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tasks::metric::of_suite;
 
 use super::metric::{EVAL_LOSS, EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS};
-use super::runs::{Curves, Run};
+use super::runs::{ArmRun, Curves};
 
 /// The items that each value of a row was measured on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,7 +44,7 @@ impl Curves {
 }
 
 /// What the values of these runs were measured on; `None` if a log does not say it.
-pub(super) fn measured_on(base: &[Run], arm: &[Run], metric: &str) -> Option<MeasuredOn> {
+pub(super) fn measured_on(base: &[ArmRun], arm: &[ArmRun], metric: &str) -> Option<MeasuredOn> {
     let ended = base.iter().chain(arm).filter(|run| run.curves.last(metric).is_some());
     let all: Vec<Items> = ended.filter_map(|run| run.curves.items(metric)).collect();
     let (_, unit, windows) = *all.first()?;
@@ -85,7 +85,7 @@ mod tests {
     use super::super::metric::MEASURES;
     use super::*;
 
-    fn edited(edit: impl Fn(&mut Curves)) -> Run {
+    fn edited(edit: impl Fn(&mut Curves)) -> ArmRun {
         let mut run = run(0, 1.0, 0.5);
         edit(&mut run.curves);
         run
@@ -127,7 +127,7 @@ mod tests {
                 curves.windows = Some(windows);
             })
         };
-        let text = |a: Run, b: Run| measured_on(&[a], &[b], EVAL_LOSS).unwrap().text();
+        let text = |a: ArmRun, b: ArmRun| measured_on(&[a], &[b], EVAL_LOSS).unwrap().text();
         assert_eq!(text(run(58, 4), run(60, 4)), "58 … 60 targets in 4 windows");
         assert_eq!(text(run(60, 4), run(60, 8)), "60 targets");
         assert_eq!(text(run(1, 1), run(1, 1)), "1 target in 1 window");

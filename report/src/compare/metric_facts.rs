@@ -7,7 +7,7 @@ use super::measured_on::{MeasuredOn, measured_on};
 use super::metric::{better, rank, unit};
 use super::pair::Pair;
 use super::question_split::{NoSplit, question_split};
-use super::runs::{Run, diverged, final_values, mean, paired};
+use super::runs::{ArmRun, diverged, final_values, mean, paired};
 use super::training_overlap::{TrainingOverlap, label};
 use super::unit::Unit;
 use crate::statistics::equivalence::two_one_sided;
@@ -215,9 +215,9 @@ impl Pair<'_> {
 }
 
 /// The values of each point by seed; `None` for a point that ranks behind others, since more of its runs diverged.
-fn candidates(points: &[Vec<Run>], metric: &str, seeds: usize) -> Vec<Option<Vec<Option<f64>>>> {
+fn candidates(points: &[Vec<ArmRun>], metric: &str, seeds: usize) -> Vec<Option<Vec<Option<f64>>>> {
     let least = points.iter().map(|runs| diverged(runs)).min().unwrap_or(0);
-    let by_seed = |runs: &Vec<Run>| {
+    let by_seed = |runs: &Vec<ArmRun>| {
         let run = |seed| runs.iter().find(|run| run.seed == seed);
         (0..seeds).map(|seed| run(seed)?.curves.last(metric)).collect()
     };
@@ -225,8 +225,8 @@ fn candidates(points: &[Vec<Run>], metric: &str, seeds: usize) -> Vec<Option<Vec
 }
 
 /// The metric of both runs of each pair; seconds only if both runs are from one machine.
-fn paired_values(base: &[Run], other: &[Run], metric: &str) -> Vec<(f64, f64)> {
-    let both = |(base, other): (&Run, &Run)| {
+fn paired_values(base: &[ArmRun], other: &[ArmRun], metric: &str) -> Vec<(f64, f64)> {
+    let both = |(base, other): (&ArmRun, &ArmRun)| {
         let [a, b] = [base, other].map(|run| run.curves.last(metric));
         match unit(metric) {
             Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => Some((a?, b?)),
@@ -237,7 +237,7 @@ fn paired_values(base: &[Run], other: &[Run], metric: &str) -> Vec<(f64, f64)> {
     paired(base, other).into_iter().filter_map(both).collect()
 }
 
-fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
+fn differences(base: &[ArmRun], other: &[ArmRun], metric: &str) -> Vec<f64> {
     let difference = |(a, b): (f64, f64)| match unit(metric) {
         Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => b - a,
         Unit::Seconds => b / a,

@@ -4,9 +4,9 @@ use lab::comparison::tunes;
 use serde::Serialize;
 
 use super::comparison::Comparison;
-use super::design::{ChosenAmong, Design, NOT_CONTROLLED, Rule};
+use super::design::{ChosenAmong, Design, NOT_CONTROLLED, SelectionRule};
 use super::metric::{metric_name, unit};
-use super::runs::{Arm, Role, Run, paired};
+use super::runs::{Arm, ArmRun, Role, paired};
 use super::training_overlap::{TrainingOverlap, training_overlap};
 use super::unit::Unit;
 
@@ -28,7 +28,7 @@ pub struct Pair<'a> {
     /// The number of seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
     pub seeds: Option<usize>,
     /// The rule that chose the points by the values of these runs; `None` for points that nothing chose.
-    pub chosen_by: Option<Rule>,
+    pub chosen_by: Option<SelectionRule>,
 }
 
 /// Seeds of a pair of arms, and the seeds without a difference because a run diverged.
@@ -100,8 +100,8 @@ impl Comparison {
     }
 
     /// A rule, where there are several points to choose from.
-    fn rule(&self, per_arm: bool) -> Option<Rule> {
-        self.has_grid().then(|| Rule::new(per_arm))
+    fn rule(&self, per_arm: bool) -> Option<SelectionRule> {
+        self.has_grid().then(|| SelectionRule::new(per_arm))
     }
 
     fn pair<'a>(
@@ -110,7 +110,7 @@ impl Comparison {
         arm: &'a Arm,
         arm_point: usize,
         base_point: usize,
-        chosen_by: Option<Rule>,
+        chosen_by: Option<SelectionRule>,
     ) -> Pair<'a> {
         let replicate = self.arms.iter().find(|arm| arm.role == Role::Replicate);
         let seeds = self.decided_after(base, arm);
@@ -120,22 +120,22 @@ impl Comparison {
 
 impl<'a> Pair<'a> {
     /// The base's runs, in order of seeds, as far as they are shown.
-    pub fn base_runs(&self) -> &'a [Run] {
+    pub fn base_runs(&self) -> &'a [ArmRun] {
         self.shown(self.base.points.get(self.base_point))
     }
 
     /// The treated arm's runs, in order of seeds, as far as they are shown.
-    pub fn arm_runs(&self) -> &'a [Run] {
+    pub fn arm_runs(&self) -> &'a [ArmRun] {
         self.shown(self.arm.points.get(self.arm_point))
     }
 
     /// The replicate's runs, in order of seeds, as far as they are shown; empty without a replicate.
-    pub fn replicate_runs(&self) -> &'a [Run] {
+    pub fn replicate_runs(&self) -> &'a [ArmRun] {
         self.shown(self.replicate.and_then(|arm| arm.points.get(self.base_point)))
     }
 
     /// The runs of a point in order of seeds, up to the look that decided.
-    fn shown(&self, runs: Option<&'a Vec<Run>>) -> &'a [Run] {
+    fn shown(&self, runs: Option<&'a Vec<ArmRun>>) -> &'a [ArmRun] {
         let runs = runs.map_or(&[][..], Vec::as_slice);
         let count = match self.seeds {
             None => runs.len(),
@@ -169,8 +169,8 @@ impl<'a> Pair<'a> {
     /// Whether some step times of both arms were not measured on one machine, in one session.
     pub(super) fn is_timed_apart(&self) -> bool {
         let (base, arm) = (self.base_runs(), self.arm_runs());
-        let timed = |runs: &[Run]| runs.iter().any(|run| run.curves.step_seconds.is_some());
-        let alike = |(a, b): (&Run, &Run)| a.curves.is_timed_with(&b.curves);
+        let timed = |runs: &[ArmRun]| runs.iter().any(|run| run.curves.step_seconds.is_some());
+        let alike = |(a, b): (&ArmRun, &ArmRun)| a.curves.is_timed_with(&b.curves);
         timed(base) && timed(arm) && !paired(base, arm).into_iter().all(alike)
     }
 
@@ -222,12 +222,14 @@ impl<'a> Pair<'a> {
         match unit(metric) {
             Unit::Seconds => None,
             Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => Some(match rule {
-                Rule::PerArm => ChosenAmong {
+                SelectionRule::PerArm => ChosenAmong {
                     treated: count,
                     base: count,
                     best_of_each: metric == metric_name(&self.comparison.selection.metric),
                 },
-                Rule::OfBase => ChosenAmong { treated: 1, base: count, best_of_each: false },
+                SelectionRule::OfBase => {
+                    ChosenAmong { treated: 1, base: count, best_of_each: false }
+                }
             }),
         }
     }

@@ -10,7 +10,7 @@ use tasks::metric::of_suite;
 
 use super::design::ChosenAmong;
 use super::metric::{EXACT_MATCH, STEP_TIME, TOKEN_ACCURACY, TRAINING_LOSS, unit};
-use super::runs::{Run, paired};
+use super::runs::{ArmRun, paired};
 use super::unit::Unit;
 use crate::statistics::questions::{Asked, Refused, Split, split};
 use crate::statistics::{Confidence, Undefined, student};
@@ -33,8 +33,8 @@ pub enum NoSplit {
 
 /// The split for runs paired by seed; `None` for a metric without an evaluation.
 pub(super) fn question_split(
-    base: &[Run],
-    arm: &[Run],
+    base: &[ArmRun],
+    arm: &[ArmRun],
     metric: &str,
     confidence: Confidence,
     chosen: Option<ChosenAmong>,
@@ -43,9 +43,9 @@ pub(super) fn question_split(
         && (metric.starts_with(EXACT_MATCH)
             || metric.starts_with(TOKEN_ACCURACY)
             || of_suite(metric).is_some());
-    let ended = |run: &Run| run.curves.last(metric).is_some();
+    let ended = |run: &ArmRun| run.curves.last(metric).is_some();
     let pairs = paired(base, arm).into_iter().filter(|(base, arm)| ended(base) && ended(arm));
-    let pairs: Vec<(&Run, &Run)> = pairs.collect();
+    let pairs: Vec<(&ArmRun, &ArmRun)> = pairs.collect();
     if pairs.is_empty() || [TRAINING_LOSS, STEP_TIME].contains(&metric) {
         return None;
     }
@@ -58,11 +58,12 @@ pub(super) fn question_split(
 }
 
 fn of_pairs(
-    pairs: &[(&Run, &Run)],
+    pairs: &[(&ArmRun, &ArmRun)],
     metric: &str,
     confidence: Confidence,
 ) -> Result<Split, NoSplit> {
-    let scores = |run: &Run| run.curves.questions.get(metric).cloned().ok_or(NoSplit::NotRecorded);
+    let scores =
+        |run: &ArmRun| run.curves.questions.get(metric).cloned().ok_or(NoSplit::NotRecorded);
     let mut asked = BTreeSet::new();
     let mut differences: Vec<Vec<f64>> = Vec::new();
     for (base, arm) in pairs {

@@ -46,7 +46,7 @@ pub struct Curves {
 
 /// One run of an arm.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct ArmRun {
     /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
     /// Its logged curves.
@@ -63,12 +63,12 @@ pub struct Arm {
     /// Base, treatment or replicate of the base.
     pub role: Role,
     /// The runs at each point of the grid.
-    pub points: Vec<Vec<Run>>,
+    pub points: Vec<Vec<ArmRun>>,
 }
 
 impl Arm {
     /// The runs of all points.
-    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+    pub(super) fn runs(&self) -> impl Iterator<Item = &ArmRun> {
         self.points.iter().flatten()
     }
 }
@@ -140,17 +140,17 @@ pub(super) fn mean(values: &[f64]) -> Option<f64> {
 }
 
 /// A metric of each run that has it, after its last step.
-pub(super) fn final_values(runs: &[Run], metric: &str) -> Vec<f64> {
+pub(super) fn final_values(runs: &[ArmRun], metric: &str) -> Vec<f64> {
     runs.iter().filter_map(|run| run.curves.last(metric)).collect()
 }
 
 /// The number of diverged runs.
-pub(super) fn diverged(runs: &[Run]) -> usize {
+pub(super) fn diverged(runs: &[ArmRun]) -> usize {
     runs.iter().filter(|run| run.curves.diverged.is_some()).count()
 }
 
 /// Pairs of runs with equal seeds.
-pub(super) fn paired<'a>(base: &'a [Run], other: &'a [Run]) -> Vec<(&'a Run, &'a Run)> {
+pub(super) fn paired<'a>(base: &'a [ArmRun], other: &'a [ArmRun]) -> Vec<(&'a ArmRun, &'a ArmRun)> {
     base.iter()
         .filter_map(|base| Some((base, other.iter().find(|other| other.seed == base.seed)?)))
         .collect()

@@ -4,7 +4,7 @@
 use super::bootstrap;
 use super::cells::{NOTHING, effect_cells, interval_head, mean_cell, p_cell};
 use super::costs::Measured;
-use super::design::{Design, NOT_CONTROLLED, Rule};
+use super::design::{Design, NOT_CONTROLLED, SelectionRule};
 use super::facts::{ArmFacts, Facts, PairFacts};
 use super::metric::unit;
 use super::metric_facts::MetricFacts;
@@ -134,7 +134,10 @@ impl Facts {
         let every = &self.at_each_point;
         let mut head = ["", "base at", "treated at", "base", "treated"].map(str::to_owned).to_vec();
         head.extend(self.difference_heads(every.first(), judged_rows(every)));
-        let by_rule = [(Rule::PerArm, &self.best_per_arm), (Rule::OfBase, &self.best_of_base)];
+        let by_rule = [
+            (SelectionRule::PerArm, &self.best_per_arm),
+            (SelectionRule::OfBase, &self.best_of_base),
+        ];
         let mut rows: Vec<(&PairFacts, Vec<String>)> = Vec::new();
         for (rule, pairs) in by_rule {
             let declared = if rule == self.rule() { " (declared)" } else { "" };

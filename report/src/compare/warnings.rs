@@ -2,7 +2,7 @@
 
 use super::comparison::{AxisEnd, Comparison, Edge};
 use super::proof::MatchedQuantity;
-use super::runs::{Arm, Role, Run};
+use super::runs::{Arm, ArmRun, Role};
 
 /// Warn if a match allows more than this share.
 const LOOSE: f64 = 0.05;
@@ -28,7 +28,7 @@ impl Comparison {
         let mut warnings = Vec::new();
         for arm in &self.arms {
             for (point, runs) in arm.points.iter().enumerate() {
-                let seed = |run: &Run| {
+                let seed = |run: &ArmRun| {
                     Some(format!("seed {} at step {}", run.seed + 1, run.curves.diverged?))
                 };
                 let diverged: Vec<String> = runs.iter().filter_map(seed).collect();
@@ -73,8 +73,9 @@ impl Comparison {
                     Some((run, base.iter().find(|other| other.seed == run.seed)?))
                 })
             });
-            let pairs: Vec<(&Run, &Run)> = pairs.collect();
-            let apart = |(run, base): &&(&Run, &Run)| run.curves.machine() != base.curves.machine();
+            let pairs: Vec<(&ArmRun, &ArmRun)> = pairs.collect();
+            let apart =
+                |(run, base): &&(&ArmRun, &ArmRun)| run.curves.machine() != base.curves.machine();
             let other = pairs.iter().filter(apart).count();
             (other > 0).then(|| {
                 format!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::published::Published;
-use super::run::Run;
+use super::run::PageRun;
 use super::run_pairs::RunPairs;
 use crate::compare::{Design, Facts, TextTable};
 use crate::overview::{self, TaskComparison};
@@ -35,7 +35,7 @@ pub struct Part {
     /// What its tables and sentences show.
     pub(super) facts: Facts,
     /// The runs of all arms.
-    pub runs: Vec<Run>,
+    pub runs: Vec<PageRun>,
     pub(super) pairs: Vec<RunPairs>,
     /// For each arm except the base, the intended differences.
     pub(super) treatment: BTreeMap<String, Vec<String>>,
@@ -47,7 +47,7 @@ pub struct PageContents {
     /// The comparisons, in order.
     pub parts: Vec<Part>,
     /// Runs outside any comparison.
-    pub alone: Vec<Run>,
+    pub alone: Vec<PageRun>,
     /// Published curves to show with them.
     pub published: Published,
     /// Results of `canonc eval` to show with them.
@@ -66,7 +66,7 @@ impl Part {
         heading: Heading,
         facts: Facts,
         treatment: BTreeMap<String, Vec<String>>,
-        runs: Vec<Run>,
+        runs: Vec<PageRun>,
     ) -> Part {
         let pairs = facts.pairs.iter().map(|pair| RunPairs::new(&facts, pair, &runs)).collect();
         Part { heading, facts, runs, pairs, treatment }
@@ -75,7 +75,7 @@ impl Part {
 
 impl PageContents {
     /// All runs, in the page's numbering.
-    pub(super) fn runs(&self) -> Vec<&Run> {
+    pub(super) fn runs(&self) -> Vec<&PageRun> {
         self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
     }
 

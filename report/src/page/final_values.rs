@@ -6,19 +6,19 @@ use lab::experiment::field_lines;
 use lab::field::FieldValue;
 
 use super::published::{self, PublishedAnswer};
-use super::run::Run;
+use super::run::PageRun;
 use super::run_pairs::RunPairs;
 use crate::compare::{TRAINING_LOSS, TextTable, unit};
 
 /// The final values of every run.
-pub(super) fn table(runs: &[&Run]) -> TextTable {
+pub(super) fn table(runs: &[&PageRun]) -> TextTable {
     let metrics: BTreeSet<&String> =
         runs.iter().flat_map(|run| run.logged.curves.metrics.keys()).collect();
     let mut head: Vec<String> = ["run", "lock", "parameters", "tokens", "spikes", TRAINING_LOSS]
         .map(str::to_owned)
         .to_vec();
     head.extend(metrics.iter().map(|name| (*name).to_owned()));
-    let row = |run: &&Run| {
+    let row = |run: &&PageRun| {
         let value = |path| run.experiment.value(path).map_or_else(String::new, short);
         let last = |metric: &str| {
             run.logged
@@ -70,7 +70,7 @@ pub(super) fn prefixed(number: f64) -> String {
 }
 
 /// The release's family of an arch: the one mixer of all its layers.
-fn family(run: &Run) -> Option<&'static str> {
+fn family(run: &PageRun) -> Option<&'static str> {
     let lines = field_lines(&run.experiment.arch.compiled.fields);
     let mixers: BTreeSet<&str> = lines
         .iter()
@@ -87,7 +87,7 @@ fn family(run: &Run) -> Option<&'static str> {
 }
 
 /// The published statements, with the user's comparable numbers.
-pub(super) fn answers(runs: &[&Run], pairs: &[RunPairs]) -> Vec<PublishedAnswer> {
+pub(super) fn answers(runs: &[&PageRun], pairs: &[RunPairs]) -> Vec<PublishedAnswer> {
     let mut answers = published::answers();
     for pair in pairs {
         let first = pair.lines.first().and_then(|(t, b)| Some((runs.get(*t)?, runs.get(*b)?)));
@@ -103,8 +103,8 @@ pub(super) fn answers(runs: &[&Run], pairs: &[RunPairs]) -> Vec<PublishedAnswer>
         let size =
             format!("{} parameters, {} tokens", value("arch.parameters"), value("budget.tokens"));
         let gap = mean(&pair.finals).map(|gap| {
-            let noise = pair.noise.map_or_else(String::new, |of| {
-                format!(", A/A standard error of the mean ±{:.4}", of.standard_error)
+            let noise = pair.noise.map_or_else(String::new, |noise| {
+                format!(", A/A standard error of the mean ±{:.4}", noise.standard_error)
             });
             let seeds = pair.finals.len();
             let s = if seeds == 1 { "" } else { "s" };
@@ -133,7 +133,7 @@ pub(super) fn answers(runs: &[&Run], pairs: &[RunPairs]) -> Vec<PublishedAnswer>
     answers
 }
 
-fn number(run: &Run, path: &str) -> Option<f64> {
+fn number(run: &PageRun, path: &str) -> Option<f64> {
     run.experiment.value(path)?.plain().parse().ok()
 }
 

@@ -22,7 +22,7 @@ pub const MOST_POINTS: usize = 2000;
 
 /// A run and its position in a comparison.
 #[derive(Clone, Debug)]
-pub struct Run {
+pub struct PageRun {
     /// The name of its lock.
     pub name: String,
     /// Its arm; a run outside comparisons has its arch's name, and no role.

@@ -2,7 +2,7 @@
 
 use lab::comparison::Role;
 
-use super::run::Run;
+use super::run::PageRun;
 use crate::compare::{AaNoise, Design, Facts, PairFacts, TRAINING_LOSS};
 use crate::statistics::noise::OfMean;
 
@@ -30,7 +30,7 @@ impl RunPairs {
 
 impl RunPairs {
     /// The runs behind a pair of arms.
-    pub(super) fn new(facts: &Facts, pair: &PairFacts, runs: &[Run]) -> RunPairs {
+    pub(super) fn new(facts: &Facts, pair: &PairFacts, runs: &[PageRun]) -> RunPairs {
         let index = |arm: &str, role: Role, point: usize, seed: usize| {
             runs.iter().position(|run| {
                 run.arm == arm && run.role == Some(role) && run.point == point && run.seed == seed

@@ -9,7 +9,7 @@ use lab::field::{Class, Origin, TABLE};
 use serde_json::{Value, json};
 
 use super::contents::PageContents;
-use super::run::{MOST_POINTS, Run, thinned};
+use super::run::{MOST_POINTS, PageRun, thinned};
 use super::run_pairs::RunPairs;
 use super::speed;
 use super::verdicts::RunVerdicts;
@@ -38,8 +38,8 @@ fn of_pair(pair: &RunPairs) -> Value {
 const SPEED: &str = "tokens per second";
 
 /// The unit of each series.
-fn units(runs: &[&Run]) -> Value {
-    let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
+fn units(runs: &[&PageRun]) -> Value {
+    let named = |run: &&PageRun| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
     let names: BTreeSet<String> =
         runs.iter().flat_map(named).chain([TRAINING_LOSS.to_owned()]).collect();
     let units: BTreeMap<String, &str> = names
@@ -53,8 +53,8 @@ fn units(runs: &[&Run]) -> Value {
     json!(units)
 }
 
-fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
-    let Run { name, arm, role, seed, point: _, at, experiment, folder: _, logged } = run;
+fn of_run(run: &PageRun, part: Option<usize>, all: &[&PageRun]) -> Value {
+    let PageRun { name, arm, role, seed, point: _, at, experiment, folder: _, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
     let mut put = |name: &str, points: &[(u64, f64)]| {
@@ -132,7 +132,7 @@ fn brief(value: f64) -> Value {
 }
 
 /// All fields of all locks: class, distinct values, and each run's value.
-fn fields(runs: &[&Run]) -> Value {
+fn fields(runs: &[&PageRun]) -> Value {
     let of_runs: Vec<BTreeMap<String, String>> = runs.iter().map(|run| values(run)).collect();
     let paths: BTreeSet<&String> = of_runs.iter().flat_map(BTreeMap::keys).collect();
     let class = |path: &str| {
@@ -155,7 +155,7 @@ fn fields(runs: &[&Run]) -> Value {
     Value::Array(table.collect())
 }
 
-fn values(run: &Run) -> BTreeMap<String, String> {
+fn values(run: &PageRun) -> BTreeMap<String, String> {
     let experiment = &run.experiment;
     let of_table = TABLE
         .iter()

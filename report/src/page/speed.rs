@@ -8,7 +8,7 @@ use lab::experiment::Device;
 use records::progress::bytes;
 
 use super::final_values::prefixed;
-use super::run::Run;
+use super::run::PageRun;
 use crate::compare::TextTable;
 use crate::statistics::median;
 
@@ -37,7 +37,7 @@ struct Machine {
     peak: Option<f64>,
 }
 
-fn machine(run: &Run) -> Option<Machine> {
+fn machine(run: &PageRun) -> Option<Machine> {
     let facts: &BTreeMap<String, String> = &run.logged.machine;
     let ranks: u32 = facts.get("ranks").and_then(|ranks| ranks.parse().ok()).unwrap_or(1);
     let (name, peak, of_one) = match (run.experiment.platform.device, facts.get("gpu")) {
@@ -70,7 +70,7 @@ const HEAD: [&str; 7] = [
 const NOTHING: &str = "–";
 
 /// The table, with the columns that some run has. Empty if no run was timed.
-pub(super) fn table(runs: &[&Run], peak_flops: Option<f64>) -> TextTable {
+pub(super) fn table(runs: &[&PageRun], peak_flops: Option<f64>) -> TextTable {
     let rows: Vec<[String; 7]> = runs.iter().filter_map(|run| cells(run, peak_flops)).collect();
     let has: Vec<bool> = (0..HEAD.len())
         .map(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell != NOTHING)))
@@ -83,7 +83,7 @@ pub(super) fn table(runs: &[&Run], peak_flops: Option<f64>) -> TextTable {
 }
 
 /// The cells of a run; `None` for one that was not timed.
-fn cells(run: &Run, peak_flops: Option<f64>) -> Option<[String; 7]> {
+fn cells(run: &PageRun, peak_flops: Option<f64>) -> Option<[String; 7]> {
     let nothing = || NOTHING.to_owned();
     let seconds = seconds_per_step(run)?;
     let machine = machine(run);
@@ -111,7 +111,7 @@ fn cells(run: &Run, peak_flops: Option<f64>) -> Option<[String; 7]> {
 }
 
 /// The median seconds of a step; none for a run that shared its machine with others or was not timed.
-fn seconds_per_step(run: &Run) -> Option<f64> {
+fn seconds_per_step(run: &PageRun) -> Option<f64> {
     if run.logged.beside {
         return None;
     }
@@ -121,7 +121,7 @@ fn seconds_per_step(run: &Run) -> Option<f64> {
 }
 
 /// Tokens per second of each step; empty for a run that was not timed.
-pub(super) fn series(run: &Run) -> Vec<(u64, f64)> {
+pub(super) fn series(run: &PageRun) -> Vec<(u64, f64)> {
     let tokens = run.experiment.batch.tokens_per_step as f64;
     let ends = run.logged.seconds.as_deref().unwrap_or_default();
     let timed = differences(ends).filter(|(_, seconds)| *seconds > 0.0);

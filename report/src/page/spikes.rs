@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_out_is_found_with_its_steps_and_height() {
+    fn spikes_have_their_steps_and_height() {
         let mut losses = falling(400);
         for (at, more) in [(200, 0.5), (203, 1.5), (300, 0.9)] {
             losses[at - 1].1 += more;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::run::Run;
+use super::run::PageRun;
 use super::run_pairs::RunPairs;
 use crate::svg::{Attributes, Svg, Tenths};
 
@@ -31,7 +31,7 @@ const LEGEND_COLUMNS: usize = 4;
 const LEGEND_WIDTH: f64 = 172.0;
 
 /// One line, with its colour and dashes.
-struct Line {
+struct PlotLine {
     label: String,
     colour: usize,
     dash: usize,
@@ -40,13 +40,17 @@ struct Line {
 
 impl Figure {
     /// A picture of these lines, unless there are none; `band` is the half width of a grey band around zero.
-    fn new(title: String, lines: &[Line], band: Option<f64>) -> Option<Figure> {
+    fn new(title: String, lines: &[PlotLine], band: Option<f64>) -> Option<Figure> {
         let svg = || minijinja::Value::from_safe_string(drawn(&title, lines, band));
         (!lines.is_empty()).then(svg).map(|svg| Figure { title, svg })
     }
 }
 
-pub(super) fn figures(runs: &[&Run], parts: &[Option<usize>], pairs: &[RunPairs]) -> Vec<Figure> {
+pub(super) fn figures(
+    runs: &[&PageRun],
+    parts: &[Option<usize>],
+    pairs: &[RunPairs],
+) -> Vec<Figure> {
     let losses = "training loss by optimiser step, nats".to_owned();
     let means = "training loss, mean of each arm over its seeds, nats".to_owned();
     let of_runs = Figure::new(losses, &run_lines(runs), None);
@@ -64,9 +68,9 @@ pub(super) fn figures(runs: &[&Run], parts: &[Option<usize>], pairs: &[RunPairs]
 }
 
 /// The loss of each run; runs of one arm have one colour.
-fn run_lines(runs: &[&Run]) -> Vec<Line> {
+fn run_lines(runs: &[&PageRun]) -> Vec<PlotLine> {
     let mut arms: Vec<String> = Vec::new();
-    let line = |run: &&Run| {
+    let line = |run: &&PageRun| {
         let arm = match run.at.is_empty() {
             true => run.arm.clone(),
             false => format!("{} ({})", run.arm, run.at),
@@ -76,30 +80,30 @@ fn run_lines(runs: &[&Run]) -> Vec<Line> {
             arms.len() - 1
         });
         let points = means(&run.logged.curves.loss);
-        Line { label: format!("{arm} #{}", run.seed + 1), colour, dash: run.seed, points }
+        PlotLine { label: format!("{arm} #{}", run.seed + 1), colour, dash: run.seed, points }
     };
     runs.iter().filter(|run| !run.logged.curves.loss.is_empty()).map(line).collect()
 }
 
 /// The difference of each pair of runs, at the steps that both have.
-fn pair_lines(runs: &[&Run], pair: &RunPairs) -> Vec<Line> {
+fn pair_lines(runs: &[&PageRun], pair: &RunPairs) -> Vec<PlotLine> {
     let loss = |at: usize| runs.get(at).map(|run| &run.logged.curves.loss);
     let line = |(number, (treated, base)): (usize, &(usize, usize))| {
         let (a, b) = (loss(*base)?, loss(*treated)?);
         let both = a.iter().zip(b).filter(|((s, _), (t, _))| s == t);
         let points: Vec<(u64, f64)> = both.map(|((s, a), (_, b))| (*s, b - a)).collect();
         let label = format!("pair {}", number + 1);
-        Some(Line { label, colour: number, dash: number, points: means(&points) })
+        Some(PlotLine { label, colour: number, dash: number, points: means(&points) })
     };
     let lines = pair.lines.iter().enumerate().filter_map(line);
     lines.filter(|line| !line.points.is_empty()).collect()
 }
 
 /// The runs of an arm at a point: the number of its comparison, its name, the point's name.
-type ArmRuns<'a> = ((usize, &'a str, &'a str), Vec<&'a Run>);
+type ArmRuns<'a> = ((usize, &'a str, &'a str), Vec<&'a PageRun>);
 
 /// The mean loss of each arm with several runs, over the steps that all of them have.
-fn arm_means(runs: &[&Run], parts: &[Option<usize>]) -> Vec<Line> {
+fn arm_means(runs: &[&PageRun], parts: &[Option<usize>]) -> Vec<PlotLine> {
     // Arms of several comparisons may have one name.
     let mut arms: Vec<ArmRuns<'_>> = Vec::new();
     for (run, part) in runs.iter().zip(parts) {
@@ -122,7 +126,7 @@ fn arm_means(runs: &[&Run], parts: &[Option<usize>]) -> Vec<Line> {
         let at = if at.is_empty() { String::new() } else { format!(" ({at})") };
         let label = format!("{arm}{at}, mean of {}", runs.len());
         let several = runs.len() > 1 && !mean.is_empty();
-        several.then(|| Line { label, colour, dash: 0, points: means(&mean) })
+        several.then(|| PlotLine { label, colour, dash: 0, points: means(&mean) })
     };
     arms.into_iter().enumerate().filter_map(line).collect()
 }
@@ -138,7 +142,7 @@ fn means(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(block).map(mean).filter(|(_, value)| value.is_finite()).collect()
 }
 
-fn drawn(title: &str, lines: &[Line], band: Option<f64>) -> String {
+fn drawn(title: &str, lines: &[PlotLine], band: Option<f64>) -> String {
     let band_ends: Vec<f64> = band.into_iter().flat_map(|band| [-band, band]).collect();
     let points = || lines.iter().flat_map(|line| &line.points);
     let frame = Frame {
@@ -218,7 +222,7 @@ impl Frame {
     }
 
     /// A line and its entry in the legend.
-    fn draw_line(&self, svg: &mut Svg, number: usize, line: &Line) {
+    fn draw_line(&self, svg: &mut Svg, number: usize, line: &PlotLine) {
         let points: Vec<String> = line
             .points
             .iter()
@@ -282,7 +286,7 @@ mod tests {
 
     #[test]
     fn words_are_escaped_and_nan_is_not_drawn() {
-        let line = |label: &str, values: &[f64]| Line {
+        let line = |label: &str, values: &[f64]| PlotLine {
             label: label.to_owned(),
             colour: 0,
             dash: 0,

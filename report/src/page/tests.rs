@@ -58,7 +58,7 @@ fn logged(curves: &Curves, data: &str) -> Logged {
 }
 
 /// Every run of a comparison; the treated arms have Canon layers.
-fn runs(comparison: &Comparison) -> Vec<Run> {
+fn runs(comparison: &Comparison) -> Vec<PageRun> {
     let mut runs = Vec::new();
     for arm in &comparison.arms {
         for (point, of_point) in arm.points.iter().enumerate() {
@@ -66,7 +66,7 @@ fn runs(comparison: &Comparison) -> Vec<Run> {
                 let name = format!("{}-{point}-seed{}", arm.name, run.seed + 1);
                 let arch = if arm.role == Role::Treatment { "small_canon" } else { "small" };
                 let seed = run.seed as i64 + if arm.role == Role::Replicate { 100 } else { 0 };
-                runs.push(Run {
+                runs.push(PageRun {
                     experiment: experiment(&name, arch, seed),
                     name,
                     arm: arm.name.clone(),

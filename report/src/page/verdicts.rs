@@ -10,7 +10,7 @@ use lab::verdict::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, c
 use serde_json::{Value, json};
 
 use super::contents::{PageContents, Part};
-use super::run::{Run, first_other_batch};
+use super::run::{PageRun, first_other_batch};
 use super::run_pairs::RunPairs;
 use crate::compare::{Design, TRAINING_LOSS};
 
@@ -60,16 +60,16 @@ pub(super) fn judge(contents: &PageContents) -> RunVerdicts {
 }
 
 /// The treatment by which two runs are judged: that of their comparison, or Canon layers.
-fn treatment(first: &Run, second: &Run, part: Option<&Part>) -> Vec<String> {
+fn treatment(first: &PageRun, second: &PageRun, part: Option<&Part>) -> Vec<String> {
     let Some(part) = part else {
         let one_has_canon = (canon(first) == 0) != (canon(second) == 0);
         return if one_has_canon { vec!["canon".to_owned()] } else { Vec::new() };
     };
-    let declared = |run: &Run| part.treatment.get(&run.arm).filter(|_| first.arm != second.arm);
+    let declared = |run: &PageRun| part.treatment.get(&run.arm).filter(|_| first.arm != second.arm);
     declared(second).or_else(|| declared(first)).cloned().unwrap_or_default()
 }
 
-fn verdict(first: &Run, second: &Run, treatment: &[String]) -> Option<Verdict> {
+fn verdict(first: &PageRun, second: &PageRun, treatment: &[String]) -> Option<Verdict> {
     // canonc trains the runs in run folders.
     let [left, right] =
         [first, second].map(|run| Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc));
@@ -129,7 +129,7 @@ fn designs(contents: &PageContents) -> BTreeMap<(usize, usize), (Design, String)
 }
 
 /// Parameters in slot fills.
-fn canon(run: &Run) -> u64 {
+fn canon(run: &PageRun) -> u64 {
     let parameters = run.experiment.value("arch.canon_parameters");
     parameters.and_then(|count| count.plain().parse().ok()).unwrap_or(0)
 }
@@ -166,7 +166,7 @@ impl RunVerdicts {
 
     /// Pairs among runs outside comparisons that differ only in Canon layers, with equal seeds; `first` is the
     /// number of the first such run.
-    fn twins(&self, alone: &[Run], first: usize) -> Vec<RunPairs> {
+    fn twins(&self, alone: &[PageRun], first: usize) -> Vec<RunPairs> {
         let mut pairs: BTreeMap<String, RunPairs> = BTreeMap::new();
         for ((a, b), verdict) in &self.verdicts {
             let (Some(base), Some(treated)) = (

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_has_its_condition() {
+    fn each_effect_has_its_condition() {
         use Better::{Less, More};
         let down = [-1.0, -1.1, -0.9];
         let small = [-0.02, 0.01, 0.015, -0.01];
@@ -236,11 +236,11 @@ mod tests {
                 ),
             ),
         ];
-        for (differences, better, margin, said) in cases {
+        for (differences, better, margin, expected) in cases {
             let judged = one(differences, better, margin);
             assert_eq!(
                 (judged.effect, judged.within_margin, judged.open),
-                said,
+                expected,
                 "{differences:?} {better:?} {margin:?}"
             );
         }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn another_test_may_judge() {
+    fn a_given_p_value_replaces_the_t_tests() {
         let mut row = row(&[1.0, 1.1, 0.9], Better::More, None);
         row.p = Some(0.2);
         assert_eq!(judge(&[row], AT)[0].effect, Effect::Undecided);
@@ -287,7 +287,7 @@ mod tests {
 
     /// A diverged seed can only make an arm worse than the other seeds show.
     #[test]
-    fn no_word_leaves_the_worst_results_out() {
+    fn diverged_seeds_only_weaken_a_conclusion() {
         let down = [-1.0, -1.1, -0.9];
         let small = [-0.02, 0.01, 0.015, -0.01];
         for (differences, better, [base, treated], effect) in [

@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_example_is_met() {
+    fn a_published_example_is_reproduced() {
         // R: p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
         let adjusted_p = all_adjusted(&[0.01, 0.04, 0.03, 0.005]);
         for (p, want) in adjusted_p.iter().zip([0.03, 0.06, 0.06, 0.02]) {

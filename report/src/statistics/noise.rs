@@ -152,7 +152,7 @@ mod tests {
     const AT: Confidence = Confidence::NINETY_FIVE;
 
     #[test]
-    fn what_is_no_estimate_is_typed() {
+    fn samples_without_an_estimate_are_typed_errors() {
         let two = [(1.0, 1.1), (1.2, 1.3)];
         assert_eq!(Noise::of_pairs(&two, None, AT), Err(Undefined::TooFew { have: 2, need: 3 }));
         assert_eq!(
@@ -168,7 +168,7 @@ mod tests {
 
     /// Values at a floor or a ceiling: all, half, fewer.
     #[test]
-    fn at_a_floor_or_a_ceiling_there_is_none() {
+    fn pairs_at_a_floor_or_a_ceiling_give_no_estimate() {
         let share = Some(Bounds::SHARE);
         for bound in [0.0, 1.0] {
             let inner = 0.5;

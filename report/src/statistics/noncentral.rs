@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_density_is_one_and_the_central_case_is_students() {
+    fn the_density_integrates_to_one_and_the_central_case_is_students_t() {
         for df in [2.0, 3.0, 4.0, 8.0, 29.0, 200.0] {
             assert!((over_deviation(df, |_| 1.0) - 1.0).abs() < 1e-8, "{df}");
             for t in [0.5, 2.0, 4.303] {

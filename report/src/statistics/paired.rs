@@ -83,7 +83,7 @@ pub struct Coverage {
 /// Measured coverage of the 95% interval; between the measured n, that of the next lower one. `None` below
 /// [`FEWEST`]. A test repeats the measurement.
 pub fn covers(n: usize) -> Option<Coverage> {
-    let (_, normal, skewed) = COVERS.iter().rev().find(|(of, ..)| *of <= n)?;
+    let (_, normal, skewed) = COVERS.iter().rev().find(|(seeds, ..)| *seeds <= n)?;
     Some(Coverage { normal: *normal, skewed: *skewed })
 }
 
@@ -100,7 +100,7 @@ mod tests {
     const AT: Confidence = Confidence::NINETY_FIVE;
 
     #[test]
-    fn a_published_example_is_met() {
+    fn a_published_example_is_reproduced() {
         // Student 1908, table of Cushny and Peebles: hours of sleep gained, ten patients, two drugs.
         let sleep = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
         let interval = Paired::from_differences(&sleep, AT).unwrap();
@@ -142,10 +142,10 @@ mod tests {
 
     /// The coverage stated in the heads of columns.
     #[test]
-    fn it_covers_what_it_is_said_to_cover() {
+    fn the_interval_covers_as_documented() {
         let mut wrong = Vec::new();
         for (n, normal, skewed) in COVERS {
-            for (law, said) in [(Law::Normal, normal), (Law::Skewed, skewed)] {
+            for (law, stated) in [(Law::Normal, normal), (Law::Skewed, skewed)] {
                 let mut draws = Draws::new(&format!("test paired {n} {law:?}"));
                 let covered = percent(20_000, || {
                     let interval =
@@ -153,8 +153,8 @@ mod tests {
                     interval.low <= 0.0 && 0.0 <= interval.high
                 });
                 // From two standard errors of the simulation below the stated coverage to one point above it.
-                if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&covered) {
-                    wrong.push((n, law, said, covered));
+                if !(f64::from(stated) - 0.4..f64::from(stated) + 1.0).contains(&covered) {
+                    wrong.push((n, law, stated, covered));
                 }
             }
         }

@@ -321,7 +321,7 @@ mod tests {
     const ONE: Spread = Spread { sd: 1.0, df: 3.0 };
 
     #[test]
-    fn known_sizes_are_met() {
+    fn seeds_equal_published_sample_sizes() {
         // G*Power 3.1 and Cohen 1988: the paired t test at 0.05, two-sided, power 0.8.
         for (effect, seeds) in [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10), (2.0, 5)] {
             let plan = difference(ONE, effect, &wanted(1)).unwrap();

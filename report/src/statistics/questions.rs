@@ -258,7 +258,7 @@ mod tests {
     const AT: Confidence = Confidence::NINETY_FIVE;
 
     #[test]
-    fn a_table_by_hand_is_met() {
+    fn the_split_of_a_table_by_hand_is_exact() {
         // Mean 4; seed means 2, 4, 6; question means 3, 5; residuals are zero.
         let table = [vec![1.0, 3.0], vec![3.0, 5.0], vec![5.0, 7.0]];
         let result = split(&table, Asked::Same, AT).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_speaks_of_itself() {
+    fn a_single_run_has_no_seed_part() {
         let right = [1.0, 0.0, 0.0, -1.0, 1.0, 1.0, 0.0, 1.0];
         let result = split(&[right.to_vec()], Asked::Same, AT).unwrap();
         assert_eq!((result.seeds, result.questions, result.seed_part), (1, 8, None));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_is_typed() {
+    fn tables_that_cannot_be_split_are_typed_errors() {
         let refused = |table: &[Vec<f64>], asked| split(table, asked, AT).unwrap_err();
         let two = vec![vec![0.0, 1.0]; 2];
         assert_eq!(refused(&[], Asked::Same), Refused::TooFewSeeds { have: 0, need: 3 });
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_what_they_are_called() {
+    fn the_split_recovers_each_part_of_the_variance() {
         let mut draws = Draws::new("test questions parts");
         let mut parts = |by_seed: f64, by_question: f64, by_both: f64| {
             let of_questions: Vec<f64> = (0..200).map(|_| by_question * draws.normal()).collect();

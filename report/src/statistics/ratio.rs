@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn it_covers_where_logarithms_are_normal() {
+    fn the_interval_covers_where_logarithms_are_normal() {
         for n in [3, 5, 9] {
             let mut draws = Draws::new(&format!("test ratio {n}"));
             let covered = percent(3000, || {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_no_variance_is_typed() {
+    fn samples_without_a_variance_are_typed_errors() {
         assert_eq!(Sample::from_values(&[1.0], 1), Err(Undefined::TooFew { have: 1, need: 2 }));
         assert_eq!(
             Sample::from_values(&[1.0, 2.0], 3),

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_at_the_planned_seeds_and_needs_a_variance() {
+    fn the_rule_ends_at_the_planned_seeds_and_needs_a_variance() {
         let rule = StoppingRule::new(AT, 4);
         let decisions = |values: &[f64]| -> Vec<Decision> {
             rule.looks(values).iter().map(|look| look.decision).collect()

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn below_six_there_is_none() {
+    fn fewer_than_six_differences_give_no_test() {
         assert_eq!(sign_flip(&[1.0; 5]), None);
         assert_eq!(sign_flip(&[1.0, 2.0, 3.0, 4.0, 5.0, f64::NAN]), None);
         let six = sign_flip(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]).unwrap();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn darwins_maize_is_met() {
+    fn darwins_maize_gives_fishers_p_value() {
         // Fisher 1935, section 21: of 32768 ways to assign signs, 863 give a sum as great as 314 or greater, and as
         // many one as low: p = 0.05267.
         let maize = [49., -67., 8., 16., 6., 23., 28., 41., 14., 29., 56., 24., 75., 60., -48.];

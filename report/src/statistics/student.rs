@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_ends() {
+    fn extreme_arguments_have_their_limits() {
         assert_eq!(quantile(0.5, 3.0), 0.0);
         assert_eq!((critical(0.0, 3.0), critical(1.0, 3.0)), (f64::INFINITY, 0.0));
         assert_eq!((two_sided(0.0, 3.0), two_sided(f64::INFINITY, 3.0)), (1.0, 0.0));

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_their_bytes() {
+    fn varints_have_their_bytes() {
         assert_eq!(varint(0), [0]);
         assert_eq!(varint(127), [127]);
         assert_eq!(varint(300), [0xac, 0x02]);

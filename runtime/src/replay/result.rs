@@ -1,7 +1,7 @@
 //! The results of a replay, and what they prove in the report of `canonc verify`.
 
 use records::metrics::Record;
-use records::verify::{Report, Subject};
+use records::verify::{Subject, VerifyReport};
 
 use super::difference::{Difference, RunPoint};
 use super::platform::Platform;
@@ -91,7 +91,7 @@ impl Replay {
     }
 
     /// Adds the results to the report of `canonc verify`.
-    pub fn tell(&self, report: &mut Report) {
+    pub fn tell(&self, report: &mut VerifyReport) {
         let other = match &self.platform {
             Platform::Same => String::new(),
             Platform::Other(differs) => {
@@ -126,7 +126,7 @@ impl Replay {
         }
     }
 
-    fn tell_losses(&self, other: &str, report: &mut Report) {
+    fn tell_losses(&self, other: &str, report: &mut VerifyReport) {
         let Replay { steps, of_steps, updates, stretches, .. } = self;
         let range = |(first, last): &(u64, u64)| match first == last {
             true => first.to_string(),
@@ -150,7 +150,7 @@ impl Replay {
         prove(report, Subject::Losses, rest == 0, parts);
     }
 
-    fn tell_evaluations(&self, report: &mut Report) {
+    fn tell_evaluations(&self, report: &mut VerifyReport) {
         let (count, all) = (self.evaluations, self.of_evaluations);
         let rest = all - count;
         let text = format!("{count} of {}: the same bits", dsl::counted(all, "evaluation"));
@@ -160,7 +160,7 @@ impl Replay {
         prove(report, Subject::Evaluations, rest == 0, parts);
     }
 
-    fn tell_states(&self, report: &mut Report) {
+    fn tell_states(&self, report: &mut VerifyReport) {
         let steps: Vec<String> = self.reached.iter().map(u64::to_string).collect();
         let (count, kept) = (self.reached.len(), self.kept);
         let text = format!(
@@ -179,7 +179,7 @@ impl Replay {
 
 /// Moves a trusted claim to the recomputed ones: all of it, or its first part.
 fn prove(
-    report: &mut Report,
+    report: &mut VerifyReport,
     subject: Subject,
     is_whole: bool,
     [proved, trusted]: [(String, String); 2],

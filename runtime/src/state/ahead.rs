@@ -9,7 +9,7 @@ use dsl::Problem;
 
 use crate::ranks::UnderWay;
 use data::batch::Batch;
-use records::job::{Job, Reader};
+use records::job::{BatchReader, Job};
 
 /// The windows of one step, and which one.
 type Answer = (u64, Result<Vec<Batch>, Problem>);
@@ -42,7 +42,7 @@ impl Ahead {
     /// Reads these micro-batches of each step; `checked`, too, at the end, in steps with a check.
     pub(crate) fn new(job: &Job, local: Vec<u64>, checked: Option<u64>) -> Ahead {
         let cadence = job.cadence;
-        let mut reader: Reader = job.reader();
+        let mut reader: BatchReader = job.reader();
         let indices = move |step| {
             let checked = checked.filter(|_| cadence.checks_in(step + 1));
             local.iter().copied().chain(checked).collect()

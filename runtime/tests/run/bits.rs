@@ -269,7 +269,7 @@ fn platform_fields_keep_three_steps_within_rounding() {
 #[test]
 fn evaluations_come_when_they_are_due_and_at_the_end() {
     let folder = Folder::finished(&depo(&[("steps = 8", "steps = 6")]));
-    let places: Vec<String> = folder.records().iter().map(Record::place).collect();
+    let places: Vec<String> = folder.records().iter().map(Record::title).collect();
     let evaluations: Vec<&String> = places.iter().filter(|place| place.contains("eval")).collect();
     assert_eq!(evaluations, ["the evaluation after step 4", "the evaluation after step 6"]);
     assert_eq!(places[0], "the start");

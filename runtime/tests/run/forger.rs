@@ -13,7 +13,7 @@ use records::fault::Faults;
 use records::job::{PLAN_TAG, plan_text};
 use records::metrics::Record;
 use records::run::{Paths, kernel_lines};
-use records::verify::{Remake, Report, verify};
+use records::verify::{Remake, VerifyReport, verify};
 use safetensors::SafeTensors;
 
 use ::support::copy_folder;
@@ -45,7 +45,7 @@ impl Forger {
         }
     }
 
-    pub(super) fn verify(&self) -> Report {
+    pub(super) fn verify(&self) -> VerifyReport {
         verify(&self.paths.folder, None, Remake::Every).unwrap()
     }
 

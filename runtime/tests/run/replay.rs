@@ -9,7 +9,7 @@ use records::checkpoint::{Part, name_of};
 use records::fault::Faults;
 use records::job::{Job, PLAN_TAG, plan_text};
 use records::metrics::Record;
-use records::verify::{Remake, Report, Subject, verify};
+use records::verify::{Remake, Subject, VerifyReport, verify};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::replay::{Amount, Observer, Platform, Replay, RunPoint, replay};
 use runtime::reproduce::{Reproduction, against, reproduce};
@@ -34,7 +34,7 @@ pub(super) fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproducti
     reproduce(&folder.paths(), job, machine, &mut Silent).unwrap()
 }
 
-fn reported(folder: &Folder, replay: &Replay) -> Report {
+fn reported(folder: &Folder, replay: &Replay) -> VerifyReport {
     let mut report = verify(&folder.path(), None, Remake::Spread).unwrap();
     assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
     replay.tell(&mut report);

@@ -8,23 +8,23 @@ use records::checkpoint::Part;
 use records::fault::Faults;
 use records::job::PLAN_TAG;
 use records::metrics::{Log, Record};
-use records::verify::{REMADE, Remake, Report, Subject, verify};
+use records::verify::{REMADE, Remake, Subject, VerifyReport, verify};
 
 use super::forger::Forger;
 use super::support::*;
 
-fn report(folder: &Folder) -> Report {
+fn report(folder: &Folder) -> VerifyReport {
     verify(&folder.path(), None, Remake::Spread).unwrap()
 }
 
 /// Every claim that was recomputed or checked.
-fn texts(report: &Report) -> Vec<String> {
+fn texts(report: &VerifyReport) -> Vec<String> {
     let claims = report.recomputed.iter().chain(&report.checked);
     claims.map(|claim| claim.text.clone()).collect()
 }
 
 /// Every claim that was taken on trust.
-fn trusted(report: &Report) -> Vec<String> {
+fn trusted(report: &VerifyReport) -> Vec<String> {
     report.trusted.iter().map(|claim| claim.text.clone()).collect()
 }
 
@@ -68,7 +68,7 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
 fn a_run_that_a_process_works_on_is_unfinished() {
     let folder = Folder::finished(&depo(&[]));
     fs::remove_file(folder.paths().attestation()).unwrap();
-    let gone = |report: &Report| report.broken.iter().any(|line| line.contains("is missing"));
+    let gone = |report: &VerifyReport| report.broken.iter().any(|line| line.contains("is missing"));
     assert!(gone(&report(&folder)));
     let writer = fs::File::options().write(true).open(folder.paths().writer()).unwrap();
     writer.lock().unwrap();
@@ -97,7 +97,7 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let folder =
         Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
     let report = |which| verify(&folder.path(), None, which).unwrap();
-    let says = |report: &Report, what: &str| texts(report).iter().any(|line| line.contains(what));
+    let says = |report: &VerifyReport, what: &str| texts(report).iter().any(|line| line.contains(what));
     // The last step is among them here; otherwise it is recomputed as well.
     let some = REMADE;
     assert!(says(
@@ -116,8 +116,9 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
             step.counted += 1;
         }
     });
-    let logged =
-        |report: Report| report.broken.iter().any(|line| line.contains("step 2 logged batch"));
+    let logged = |report: VerifyReport| {
+        report.broken.iter().any(|line| line.contains("step 2 logged batch"))
+    };
     assert!(!logged(report(Remake::Spread)));
     assert!(logged(report(Remake::Every)));
 }

@@ -94,7 +94,7 @@ struct Listed {
 }
 
 /// Slots per pass, number, documents and tokens of a source, from lists.
-struct Source {
+struct ListedSource {
     share: u64,
     number: usize,
     documents: Vec<u32>,
@@ -118,9 +118,9 @@ impl Listed {
                     }
                 })
                 .unwrap();
-            sources.push(Source { share: known.share, number: known.number, documents });
+            sources.push(ListedSource { share: known.share, number: known.number, documents });
         }
-        let epoch = |source: &Source, number: u64| {
+        let epoch = |source: &ListedSource, number: u64| {
             let count = source.documents.len() as u64;
             if order.as_listed {
                 return Permutation::identity(count);
@@ -135,8 +135,8 @@ impl Listed {
             let all: u64 = source.documents.iter().map(|document| tokens(*document)).sum();
             start += drawn / count * u128::from(all);
             let epoch = epoch(source, (drawn / count) as u64);
-            for place in 0..(drawn % count) as u64 {
-                start += u128::from(tokens(source.documents[epoch.at(place) as usize]));
+            for position in 0..(drawn % count) as u64 {
+                start += u128::from(tokens(source.documents[epoch.at(position) as usize]));
             }
         }
         let slots = Permutation::new(order.slots, &order.key(&format!("pass {number}\n")));
@@ -150,12 +150,12 @@ impl Listed {
                 which += 1;
             }
             let source = &sources[which];
-            let place = if order.as_listed { taken[which] } else { draw - before };
+            let position = if order.as_listed { taken[which] } else { draw - before };
             taken[which] += 1;
-            let draw = u128::from(number) * u128::from(source.share) + u128::from(place);
+            let draw = u128::from(number) * u128::from(source.share) + u128::from(position);
             let count = source.documents.len() as u128;
-            let place = epoch(source, (draw / count) as u64).at((draw % count) as u64);
-            let document = source.documents[place as usize];
+            let position = epoch(source, (draw / count) as u64).at((draw % count) as u64);
+            let document = source.documents[position as usize];
             end += tokens(document);
             documents.push(document);
             ends.push(end);
@@ -165,9 +165,9 @@ impl Listed {
 
     /// The document at a position in the pass, and the number of its tokens before that position.
     fn document_at(&self, at: u64) -> (u32, u64) {
-        let place = self.ends.partition_point(|&end| end <= at);
-        let begins = place.checked_sub(1).map_or(0, |before| self.ends[before]);
-        (self.documents[place], at - begins)
+        let position = self.ends.partition_point(|&end| end <= at);
+        let begins = position.checked_sub(1).map_or(0, |before| self.ends[before]);
+        (self.documents[position], at - begins)
     }
 }
 
@@ -187,7 +187,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn a_pass_is_that_of_a_list(
+    fn a_pass_equals_the_list_of_its_documents(
         counts in prop::collection::vec(1u64..200, 1..4),
         weighted: bool,
         held_out in prop_oneof![Just(0u32), 1u32..900_000],
@@ -226,15 +226,15 @@ proptest! {
         let edges = wanted.ends.iter().flat_map(|end| [end.saturating_sub(1), *end]);
         let mut scratch = Scratch::default();
         for at in edges.chain(tried.iter().map(|at| at % length)).filter(|at| *at < length) {
-            let found = pass.find(&order, &index, pass.start() + at, &mut scratch).unwrap();
+            let entry = pass.find(&order, &index, pass.start() + at, &mut scratch).unwrap();
             let (document, skipped) = wanted.document_at(at);
-            prop_assert_eq!((found.document, pass.start() + at - found.stream.start), (document, skipped));
-            prop_assert_eq!(found.place.end - found.place.start, index.tokens(document).unwrap());
+            prop_assert_eq!((entry.document, pass.start() + at - entry.stream.start), (document, skipped));
+            prop_assert_eq!(entry.tokens.end - entry.tokens.start, index.tokens(document).unwrap());
         }
         // The same pass by its positions, from nothing and from the one before.
         for at in [0, length / 2, length - 1].map(|at| pass.start() + at) {
-            let found = order.pass_at(&index, at, None).unwrap();
-            prop_assert_eq!(found.number(), number);
+            let entry = order.pass_at(&index, at, None).unwrap();
+            prop_assert_eq!(entry.number(), number);
             if let Some(before) = number.checked_sub(1) {
                 let before = order.pass(&index, before).unwrap();
                 prop_assert_eq!(order.pass_at(&index, at, Some(&before)).unwrap().number(), number);
@@ -304,7 +304,7 @@ fn tables_take_less_than_a_byte_for_each_document() {
     let pass = order.pass(&index, 0).unwrap();
     let mut scratch = Scratch::default();
     for at in (0..pass.end()).step_by(9_999_991) {
-        let found = pass.find(&order, &index, at, &mut scratch).unwrap();
-        assert!(found.stream.contains(&at));
+        let entry = pass.find(&order, &index, at, &mut scratch).unwrap();
+        assert!(entry.stream.contains(&at));
     }
 }

@@ -78,7 +78,7 @@ pub fn has_documents(path: &Path) -> bool {
 #[cfg(unix)]
 pub fn is_open_pipe(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
-    let is_pipe = || std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    let is_pipe = || std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
     ["/dev/fd", "/proc"].iter().any(|root| path.starts_with(root)) && is_pipe()
 }
 
@@ -117,7 +117,7 @@ pub(super) fn without_mark(text: &[u8]) -> &[u8] {
 /// A position between two records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Place {
+pub(super) struct RecordPosition {
     /// Lines or rows before it.
     pub(super) records: u64,
     /// Uncompressed bytes before it; not used in tables.
@@ -147,7 +147,7 @@ pub(super) struct Piece {
     pub(super) body: Body,
     /// Number of records before the first one.
     pub(super) start: u64,
-    pub(super) end: Place,
+    pub(super) end: RecordPosition,
     /// Its memory use.
     pub(super) weight: usize,
     /// Bytes of the file read up to the end of this piece.
@@ -156,15 +156,15 @@ pub(super) struct Piece {
 
 /// A file being read.
 pub(super) struct Pieces {
-    reader: Reader,
-    place: Place,
+    reader: PieceReader,
+    position: RecordPosition,
     counted: Arc<AtomicU64>,
 }
 
-enum Reader {
+enum PieceReader {
     Lines {
         lines: Box<dyn BufRead + Send>,
-        kept: Option<(String, Place)>,
+        kept: Option<(String, RecordPosition)>,
         plain: Plain,
         is_text: bool,
     },
@@ -176,14 +176,14 @@ enum Reader {
 /// Why a file cannot be read, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    pub(super) why: String,
+    pub(super) reason: String,
     pub(super) help: &'static str,
 }
 
 impl From<String> for Unreadable {
-    fn from(why: String) -> Unreadable {
+    fn from(reason: String) -> Unreadable {
         let help = "check that the file exists, is complete and has the format of its extension";
-        Unreadable { why, help }
+        Unreadable { reason, help }
     }
 }
 
@@ -199,25 +199,25 @@ impl Pieces {
         input: &Input,
         field: &Field,
         plain: Plain,
-        place: Place,
+        position: RecordPosition,
     ) -> Result<Pieces, Unreadable> {
         let counted = Arc::new(AtomicU64::new(0));
         let Some(path) = &input.path else {
             let lines = text_of(BufReader::with_capacity(1 << 17, io::stdin()))?;
             let is_text = plain != Plain::File;
-            let reader = Reader::Lines { lines, kept: None, plain, is_text };
-            return Ok(Pieces { reader, place, counted });
+            let reader = PieceReader::Lines { lines, kept: None, plain, is_text };
+            return Ok(Pieces { reader, position, counted });
         };
         let format = format_of_file(path)?;
         // A pipe that would block is refused, and a file of holes.
         let is_pipe = is_open_pipe(path) && input.bytes == 0;
         let mut file = if is_pipe { File::open(path)? } else { disk::open_large(path)? };
         if format == Format::Parquet {
-            let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
-            return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });
+            let table = guarded(|| Table::open(file, field, position.records)).flatten()?;
+            return Ok(Pieces { reader: PieceReader::Table(Box::new(table)), position, counted });
         }
         let is_plain = !is_pipe && Content::of_file(path)? == Content::Other;
-        let mut skipped = place.offset;
+        let mut skipped = position.offset;
         if is_plain && skipped > 0 {
             file.seek(SeekFrom::Start(skipped))?;
             counted.store(skipped, Ordering::Relaxed);
@@ -231,41 +231,23 @@ impl Pieces {
         }
         let is_text = format == Format::Text;
         let reader = match (is_text, plain) {
-            (true, Plain::File) => Reader::File((place.records == 0).then_some(lines)),
-            _ => Reader::Lines { lines, kept: None, plain, is_text },
+            (true, Plain::File) => PieceReader::File((position.records == 0).then_some(lines)),
+            _ => PieceReader::Lines { lines, kept: None, plain, is_text },
         };
-        Ok(Pieces { reader, place, counted })
+        Ok(Pieces { reader, position, counted })
     }
 
     /// The next piece, or None at the end.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
-        let Pieces { reader, place, counted } = self;
-        let start = *place;
-        let (mut body, weight) = match reader {
-            Reader::File(file) => {
-                let Some(file) = file.take() else { return Ok(None) };
-                let mut bytes = Vec::new();
-                let read = file.take(LONGEST_LINE + 1).read_to_end(&mut bytes);
-                read.map_err(|error| error.to_string())?;
-                place.records += 1;
-                place.offset += bytes.len() as u64;
-                let weight = bytes.len();
-                match bytes.len() as u64 > LONGEST_LINE {
-                    false => (Body::PlainFile(bytes), weight),
-                    true => {
-                        let why = format!(
-                            "it has more than {}, the limit for a document; with --lines or --paragraphs a part of it is",
-                            dsl::size(LONGEST_LINE)
-                        );
-                        (Body::Bad(why), 0)
-                    }
-                }
-            }
-            Reader::Lines { lines, kept, plain, is_text } => {
+        let Pieces { reader, position, counted } = self;
+        let start = *position;
+        let next = match reader {
+            PieceReader::File(file) => whole_file(file, position)?,
+            PieceReader::Lines { lines, kept, plain, is_text } => {
                 let by_paragraph = *is_text && *plain == Plain::Paragraph;
-                let read = next_lines(lines, place, kept, by_paragraph);
-                match read.map_err(|error| error.to_string())? {
-                    Some(Body::Lines(bytes)) => {
+                let read = next_lines(lines, position, kept, by_paragraph);
+                read.map_err(|error| error.to_string())?.map(|body| match body {
+                    Body::Lines(bytes) => {
                         let weight = bytes.len();
                         let body = match (*is_text, plain) {
                             (false, _) => Body::Lines(bytes),
@@ -274,21 +256,21 @@ impl Pieces {
                         };
                         (body, weight)
                     }
-                    Some(body) => (body, 0),
-                    None => return Ok(None),
-                }
+                    body => (body, 0),
+                })
             }
-            Reader::Table(table) => {
+            PieceReader::Table(table) => {
                 let rows = guarded(|| table.next(PIECE)).flatten()?;
                 if rows.is_empty() {
                     return Ok(None);
                 }
-                place.records += rows.len() as u64;
+                position.records += rows.len() as u64;
                 counted.store(table.read(), Ordering::Relaxed);
                 let weight = rows.iter().flatten().map(Vec::len).sum();
-                (Body::Rows(rows), weight)
+                Some((Body::Rows(rows), weight))
             }
         };
+        let Some((mut body, weight)) = next else { return Ok(None) };
         if start.records == 0
             && let Body::Lines(bytes)
             | Body::PlainLines(bytes)
@@ -299,8 +281,30 @@ impl Pieces {
             bytes.drain(..mark);
         }
         let read = counted.load(Ordering::Relaxed);
-        Ok(Some(Piece { body, start: start.records, end: *place, weight, read }))
+        Ok(Some(Piece { body, start: start.records, end: *position, weight, read }))
     }
+}
+
+/// The only piece of a file that is one document, with its weight; `None` after it was read.
+fn whole_file(
+    file: &mut Option<Box<dyn BufRead + Send>>,
+    position: &mut RecordPosition,
+) -> Result<Option<(Body, usize)>, String> {
+    let Some(file) = file.take() else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let read = file.take(LONGEST_LINE + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
+    position.records += 1;
+    position.offset += bytes.len() as u64;
+    let weight = bytes.len();
+    if bytes.len() as u64 <= LONGEST_LINE {
+        return Ok(Some((Body::PlainFile(bytes), weight)));
+    }
+    let reason = format!(
+        "it has more than {}, the limit for a document; with --lines or --paragraphs a part of it is",
+        dsl::size(LONGEST_LINE)
+    );
+    Ok(Some((Body::Bad(reason), 0)))
 }
 
 /// The text in a stream, or what it is instead and what to type.
@@ -318,29 +322,29 @@ fn text_of<R: BufRead + Send + 'static>(
 /// is too long becomes a piece of its own, after the lines before it.
 fn next_lines(
     lines: &mut dyn BufRead,
-    place: &mut Place,
-    kept: &mut Option<(String, Place)>,
+    position: &mut RecordPosition,
+    kept: &mut Option<(String, RecordPosition)>,
     by_paragraph: bool,
 ) -> io::Result<Option<Body>> {
-    if let Some((why, after)) = kept.take() {
-        *place = after;
-        return Ok(Some(Body::Bad(why)));
+    if let Some((reason, after)) = kept.take() {
+        *position = after;
+        return Ok(Some(Body::Bad(reason)));
     }
     let mut bytes = Vec::new();
     // Where the last paragraph begins.
-    let (mut paragraph, mut at_paragraph) = (0, *place);
+    let (mut paragraph, mut at_paragraph) = (0, *position);
     let mut is_ended = true;
     while bytes.len() < PIECE || by_paragraph && !is_ended {
-        let (before, had) = (*place, bytes.len());
+        let (before, had) = (*position, bytes.len());
         let read = lines.take(LONGEST_LINE).read_until(b'\n', &mut bytes)? as u64;
         if read == 0 {
             break;
         }
-        place.records += 1;
-        place.offset += read;
+        position.records += 1;
+        position.offset += read;
         is_ended = bytes.get(had..).unwrap_or_default().trim_ascii().is_empty();
         if is_ended {
-            (paragraph, at_paragraph) = (bytes.len(), *place);
+            (paragraph, at_paragraph) = (bytes.len(), *position);
         }
         let unended = read == LONGEST_LINE && bytes.last() != Some(&b'\n');
         let too_long = by_paragraph && (bytes.len() - paragraph) as u64 > LONGEST_LINE;
@@ -349,40 +353,40 @@ fn next_lines(
         }
         let (from, at) = if by_paragraph { (paragraph, at_paragraph) } else { (had, before) };
         if unended {
-            place.offset += skip_line(lines)?;
+            position.offset += skip_line(lines)?;
         }
         if by_paragraph {
-            skip_paragraph(lines, place)?;
+            skip_paragraph(lines, position)?;
         }
-        let length = dsl::size(place.offset - at.offset);
+        let length = dsl::size(position.offset - at.offset);
         let what = if by_paragraph { "paragraph" } else { "line" };
-        let why = format!("{length}, but a {what} can have at most {}", dsl::size(LONGEST_LINE));
+        let reason = format!("{length}, but a {what} can have at most {}", dsl::size(LONGEST_LINE));
         if from == 0 {
-            return Ok(Some(Body::Bad(why)));
+            return Ok(Some(Body::Bad(reason)));
         }
         bytes.truncate(from);
         bytes.shrink_to_fit();
-        *kept = Some((why, *place));
-        *place = at;
+        *kept = Some((reason, *position));
+        *position = at;
         break;
     }
     Ok((!bytes.is_empty()).then_some(Body::Lines(bytes)))
 }
 
 /// Skips the lines up to the next blank one, a bounded part of a line at a time.
-fn skip_paragraph(lines: &mut dyn BufRead, place: &mut Place) -> io::Result<()> {
+fn skip_paragraph(lines: &mut dyn BufRead, position: &mut RecordPosition) -> io::Result<()> {
     let mut line = Vec::new();
     loop {
         line.clear();
         let read = lines.take(1 << 16).read_until(b'\n', &mut line)? as u64;
-        place.offset += read;
+        position.offset += read;
         if read == 0 {
             return Ok(());
         }
-        place.records += 1;
+        position.records += 1;
         let is_blank = line.trim_ascii().is_empty();
         if line.last() != Some(&b'\n') {
-            place.offset += skip_line(lines)?;
+            position.offset += skip_line(lines)?;
         }
         if is_blank {
             return Ok(());

@@ -71,60 +71,82 @@ pub(super) fn check_pages(
     }
     let mut at = column.start;
     while at < column.end {
-        let header = bytes(file, at..column.end.min(at + MOST_HEADER))?;
-        let mut compact = Compact { bytes: &header, at: 0 };
-        let (mut unpacked, mut packed) = (0, 0);
-        // Of a version 2 page: its levels, which are not packed, and whether its values are.
-        let (mut levels, mut is_packed) = (0, true);
+        at = check_page(file, at, column.end, codec)?;
+    }
+    Ok(())
+}
+
+/// Checks the page at `at` of a column that ends at `column_end`, and returns where the page ends.
+fn check_page(file: &File, at: u64, column_end: u64, codec: Compression) -> Result<u64, String> {
+    let header = bytes(file, at..column_end.min(at + MOST_HEADER))?;
+    let (header, length) = PageHeader::read(&header)?;
+    let start = at + length as u64;
+    let (Ok(unpacked), Ok(packed)) = (u64::try_from(header.unpacked), u64::try_from(header.packed))
+    else {
+        return Err("a page has a negative size".to_owned());
+    };
+    let end = start.saturating_add(packed);
+    if unpacked > MOST_PAGE || packed > MOST_PAGE {
+        let size = unpacked.max(packed);
+        return Err(format!(
+            "a page has {size} bytes, but at most {MOST_PAGE} are read: write the file with smaller pages"
+        ));
+    }
+    if end > column_end {
+        return Err("a page continues after the end of its column".to_owned());
+    }
+    let Ok(levels) = u64::try_from(header.levels) else {
+        return Err("a page has a negative size".to_owned());
+    };
+    if header.is_packed && levels < packed {
+        let page = bytes(file, start + levels..end)?;
+        let most = unpacked.saturating_sub(levels);
+        if unpacked_size(codec, &page, most + 1) > most {
+            return Err(format!("a page has more than the {unpacked} bytes that it claims"));
+        }
+    }
+    Ok(end)
+}
+
+/// The sizes that a page claims.
+struct PageHeader {
+    unpacked: i64,
+    packed: i64,
+    /// Of a version 2 page: its levels, which are not packed.
+    levels: i64,
+    /// Whether the values are packed, which only a version 2 page can deny.
+    is_packed: bool,
+}
+
+impl PageHeader {
+    /// Reads a header, and returns its length too.
+    fn read(bytes: &[u8]) -> Result<(PageHeader, usize), String> {
+        let mut compact = Compact { bytes, at: 0 };
+        let mut header = PageHeader { unpacked: 0, packed: 0, levels: 0, is_packed: true };
         compact.each_field(0, &mut |compact, id, kind| match (id, kind) {
             (SECOND, STRUCT) => compact.each_field(1, &mut |compact, id, kind| match (id, kind) {
                 (DEFINITIONS | REPETITIONS, I32) => {
-                    levels = compact.number()?.saturating_add(levels);
+                    header.levels = compact.number()?.saturating_add(header.levels);
                     Ok(())
                 }
                 (IS_PACKED, _) => {
-                    is_packed = kind == TRUE;
+                    header.is_packed = kind == TRUE;
                     compact.skip(kind, 2)
                 }
                 _ => compact.skip(kind, 2),
             }),
             (UNPACKED, I32) => {
-                unpacked = compact.number()?;
+                header.unpacked = compact.number()?;
                 Ok(())
             }
             (PACKED, I32) => {
-                packed = compact.number()?;
+                header.packed = compact.number()?;
                 Ok(())
             }
             _ => compact.skip(kind, 1),
         })?;
-        let start = at + compact.at as u64;
-        let (Ok(unpacked), Ok(packed)) = (u64::try_from(unpacked), u64::try_from(packed)) else {
-            return Err("a page has a negative size".to_owned());
-        };
-        let end = start.saturating_add(packed);
-        if unpacked > MOST_PAGE || packed > MOST_PAGE {
-            let size = unpacked.max(packed);
-            return Err(format!(
-                "a page has {size} bytes, but at most {MOST_PAGE} are read: write the file with smaller pages"
-            ));
-        }
-        if end > column.end {
-            return Err("a page continues after the end of its column".to_owned());
-        }
-        let Ok(levels) = u64::try_from(levels) else {
-            return Err("a page has a negative size".to_owned());
-        };
-        if is_packed && levels < packed {
-            let page = bytes(file, start + levels..end)?;
-            let most = unpacked.saturating_sub(levels);
-            if unpacked_size(codec, &page, most + 1) > most {
-                return Err(format!("a page has more than the {unpacked} bytes that it claims"));
-            }
-        }
-        at = end;
+        Ok((header, compact.at))
     }
-    Ok(())
 }
 
 /// The unpacked size of a page, up to `most`; 0 if the library bounds it by the claimed size.
@@ -389,15 +411,15 @@ mod tests {
     #[test]
     fn sizes_that_a_file_only_claims_are_refused() {
         assert_eq!(judged(&page(5, 3, b"abc"), Compression::UNCOMPRESSED), Ok(()));
-        for (bytes, why) in [
+        for (bytes, expected) in [
             (page(1_500_000_000, 3, b"abc"), "at most"),
             (page(-1, 3, b"abc"), "a negative size"),
             (page(5, -3, b"abc"), "a negative size"),
             (page(5, 4, b"abc"), "after the end of its column"),
             (page(5, 3, b"abc")[..4].to_vec(), "not a complete"),
         ] {
-            let found = judged(&bytes, Compression::UNCOMPRESSED).unwrap_err();
-            assert!(found.contains(why), "{why}: {found}");
+            let message = judged(&bytes, Compression::UNCOMPRESSED).unwrap_err();
+            assert!(message.contains(expected), "{expected}: {message}");
         }
         let zeros = vec![0; 1 << 20];
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
@@ -421,8 +443,8 @@ mod tests {
             };
             assert_eq!(judged(&second((1 << 20) + 2), codec), Ok(()), "{codec:?}");
             for bytes in [page(1000, length, &packed), second(1000)] {
-                let found = judged(&bytes, codec).unwrap_err();
-                assert!(found.contains("more than the 1000 bytes"), "{codec:?}: {found}");
+                let message = judged(&bytes, codec).unwrap_err();
+                assert!(message.contains("more than the 1000 bytes"), "{codec:?}: {message}");
             }
         }
     }

@@ -44,11 +44,11 @@ impl Table {
         let schema = file.metadata().file_metadata().schema_descr();
         let columns = schema.columns();
         let named = |name: &str| columns.iter().position(|column| column.path().string() == name);
-        let found = match field {
+        let position = match field {
             Field::Usual => field.names().iter().find_map(|name| named(name)),
             Field::Named(name) => named(name),
         };
-        let Some(column) = found else {
+        let Some(column) = position else {
             let names: Vec<String> =
                 columns.iter().take(20).map(|column| column.path().string()).collect();
             return Err(format!("it has no column {field}; it has {}", names.join(", ")));

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::super::identity::Blocks;
 use super::super::layout::{ENTRY, START, documents_hasher, width};
-use super::super::lines::{BadLine, OnBadLine, Report};
+use super::super::lines::{BadLine, LineCounts, OnBadLine};
 use super::super::losses::Losses;
 use super::super::prepared::{FileEntry, Manifest, SourceEntry, TokenizerEntry, trailer_digest};
-use super::input::Place;
+use super::input::RecordPosition;
 use super::piece::{InputPosition, TokenizedPiece, inputs};
 use super::{Done, Fault, Input, News, Request};
 
@@ -29,7 +29,7 @@ struct State {
     /// Digest of everything that affects the result.
     request: String,
     file: usize,
-    place: Place,
+    place: RecordPosition,
     read: u64,
     documents: u64,
     tokens: u64,
@@ -57,6 +57,27 @@ impl Sealing {
         self.blocks.note(bytes);
         self.to.write_all(bytes)
     }
+
+    /// Continues after the first `length` bytes of the file, or returns why it cannot.
+    fn take_up(&mut self, length: u64, digest: &str) -> io::Result<Option<&'static str>> {
+        let file = self.to.get_mut();
+        if file.metadata()?.len() < length {
+            return Ok(Some("a part of it is missing"));
+        }
+        file.set_len(length)?;
+        file.rewind()?;
+        let mut reader = BufReader::with_capacity(1 << 18, file.try_clone()?);
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let count = reader.read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            self.blocks.note(buffer.get(..count).unwrap_or_default());
+        }
+        self.to.get_mut().seek(SeekFrom::End(0))?;
+        Ok((self.blocks.digest() != digest).then_some("it is damaged"))
+    }
 }
 
 /// A preparation in progress.
@@ -75,7 +96,7 @@ pub(super) struct Partial<'a> {
     done: Done,
     /// Bytes on disk of the files before the current one.
     before: Vec<u64>,
-    reports: Vec<Report>,
+    reports: Vec<LineCounts>,
     bad: Vec<BadLine>,
     losses: Losses,
     since: u64,
@@ -87,7 +108,7 @@ pub(super) struct Partial<'a> {
 pub(super) fn finished(
     request: &Request<'_>,
     out: &Path,
-) -> Result<Option<(Report, Losses, u64)>, Problem> {
+) -> Result<Option<(LineCounts, Losses, u64)>, Problem> {
     let folder = folder_of(out);
     let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
     let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
@@ -98,7 +119,7 @@ pub(super) fn finished(
     {
         return Ok(None);
     }
-    let mut all = Report::default();
+    let mut all = LineCounts::default();
     for entry in &state.files {
         all.add(entry.report());
     }
@@ -116,7 +137,7 @@ impl<'a> Partial<'a> {
     pub(super) fn open(
         request: &'a Request<'a>,
         out: &Path,
-        told: &mut dyn FnMut(&News),
+        on_news: &mut dyn FnMut(&News),
     ) -> Result<Partial<'a>, Problem> {
         let folder = folder_of(out);
         let cannot = |error: io::Error| cannot_write(&folder, &error);
@@ -147,9 +168,9 @@ impl<'a> Partial<'a> {
             entries: Sealing::new(open("documents")?),
             folder: folder.clone(),
             _lock: lock,
-            at: InputPosition { file: 0, place: Place::default() },
+            at: InputPosition { file: 0, place: RecordPosition::default() },
             done: Done::default(),
-            reports: vec![Report::default(); before.len() - 1],
+            reports: vec![LineCounts::default(); before.len() - 1],
             before,
             bad: Vec::new(),
             losses: Losses::default(),
@@ -157,24 +178,27 @@ impl<'a> Partial<'a> {
             pieces: 0,
             saves: 0,
         };
-        let state = fs::read_to_string(folder.join("state.toml"));
-        let taken = match &state {
-            Err(_) => false,
-            Ok(text) => match partial.take_up(text).map_err(cannot)? {
-                None => {
-                    told(&News::Resumed(partial.done));
-                    true
-                }
-                Some(why) => {
-                    told(&News::Anew(why));
-                    false
-                }
-            },
-        };
-        if !taken {
+        if !partial.resume(on_news).map_err(cannot)? {
             partial.begin().map_err(cannot)?;
         }
         Ok(partial)
+    }
+
+    /// Whether the work goes on from a state file. If it has one that cannot be used, that is news.
+    fn resume(&mut self, on_news: &mut dyn FnMut(&News)) -> io::Result<bool> {
+        let Ok(text) = fs::read_to_string(self.folder.join("state.toml")) else {
+            return Ok(false);
+        };
+        match self.take_up(&text)? {
+            None => {
+                on_news(&News::Resumed(self.done));
+                Ok(true)
+            }
+            Some(reason) => {
+                on_news(&News::Anew(reason));
+                Ok(false)
+            }
+        }
     }
 
     /// Continues from a state, or returns why it cannot.
@@ -211,24 +235,8 @@ impl<'a> Partial<'a> {
             (&mut self.tokens, length, &tokens_digest),
             (&mut self.entries, entries, &documents_digest),
         ] {
-            let file = sealing.to.get_mut();
-            if file.metadata()?.len() < length {
-                return Ok(Some("a part of it is missing"));
-            }
-            file.set_len(length)?;
-            file.rewind()?;
-            let mut reader = BufReader::with_capacity(1 << 18, file.try_clone()?);
-            let mut buffer = vec![0; 1 << 18];
-            loop {
-                let count = reader.read(&mut buffer)?;
-                if count == 0 {
-                    break;
-                }
-                sealing.blocks.note(buffer.get(..count).unwrap_or_default());
-            }
-            sealing.to.get_mut().seek(SeekFrom::End(0))?;
-            if sealing.blocks.digest() != *digest {
-                return Ok(Some("it is damaged"));
+            if let Some(reason) = sealing.take_up(length, digest)? {
+                return Ok(Some(reason));
             }
         }
         self.at = InputPosition { file, place };
@@ -237,7 +245,8 @@ impl<'a> Partial<'a> {
         for (report, entry) in self.reports.iter_mut().zip(files) {
             *report = entry.report();
         }
-        self.bad = bad.into_iter().map(|(file, line, why)| BadLine { file, line, why }).collect();
+        self.bad =
+            bad.into_iter().map(|(file, line, reason)| BadLine { file, line, reason }).collect();
         Ok(None)
     }
 
@@ -270,8 +279,8 @@ impl<'a> Partial<'a> {
     }
 
     /// The report on all files read so far.
-    pub(super) fn report(&self) -> Report {
-        let mut all = Report::default();
+    pub(super) fn report(&self) -> LineCounts {
+        let mut all = LineCounts::default();
         for report in &self.reports {
             all.add(report.clone());
         }
@@ -283,8 +292,8 @@ impl<'a> Partial<'a> {
         self.losses
     }
 
-    pub(super) fn add(&mut self, made: TokenizedPiece) -> Result<(), Problem> {
-        let TokenizedPiece { after, tokens, documents, mut report, losses, weight, read } = made;
+    pub(super) fn add(&mut self, piece: TokenizedPiece) -> Result<(), Problem> {
+        let TokenizedPiece { after, tokens, documents, mut report, losses, weight, read } = piece;
         self.losses.add(losses);
         let cannot = |folder: &Path| {
             let folder = folder.to_owned();
@@ -300,8 +309,12 @@ impl<'a> Partial<'a> {
         self.done.documents += documents.len() as u64;
         self.done.read = self.before.get(after.file).copied().unwrap_or(0) + read;
         self.at = after;
-        let mut bad = Report { first_bad: std::mem::take(&mut self.bad), ..Report::default() };
-        bad.add(Report { first_bad: std::mem::take(&mut report.first_bad), ..Report::default() });
+        let mut bad =
+            LineCounts { first_bad: std::mem::take(&mut self.bad), ..LineCounts::default() };
+        bad.add(LineCounts {
+            first_bad: std::mem::take(&mut report.first_bad),
+            ..LineCounts::default()
+        });
         self.bad = bad.first_bad;
         if let Some(of_file) = self.reports.get_mut(after.file) {
             of_file.add(report);
@@ -340,7 +353,7 @@ impl<'a> Partial<'a> {
             bad: self
                 .bad
                 .iter()
-                .map(|BadLine { file, line, why }| (file.clone(), *line, why.clone()))
+                .map(|BadLine { file, line, reason }| (file.clone(), *line, reason.clone()))
                 .collect(),
             losses: self.losses,
         };
@@ -365,43 +378,11 @@ impl<'a> Partial<'a> {
         // From here on the state says where the tokens end, so another process can truncate there and repeat this.
         self.save()?;
         let documents_at = self.tokens.blocks.length;
-        let mut identity = documents_hasher();
-        self.entries.to.get_mut().rewind().map_err(cannot)?;
-        let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
-        let mut entry = [0; ENTRY as usize];
-        // The digests of the entries as read back.
-        let mut again = Blocks::default();
-        let (mut number, mut before) = (0, 0);
-        for source in &mut sources {
-            identity.update(&source.documents.to_le_bytes());
-            let mut end = before;
-            for _ in 0..source.documents {
-                reader.read_exact(&mut entry).map_err(cannot)?;
-                again.note(&entry);
-                let (place, digest) = entry.split_at(8);
-                end = place.try_into().map_or(0, u64::from_le_bytes);
-                identity.update(digest);
-                self.tokens.write(&entry).map_err(cannot)?;
-                if number == self.done.documents / 2 {
-                    self.tokens.to.flush().map_err(cannot)?;
-                    self.breaks(Fault::FinishHalf);
-                }
-                number += 1;
-            }
-            source.tokens = end.saturating_sub(before);
-            before = end;
-        }
-        if again.digest() != self.entries.blocks.digest() {
-            return Err(Problem::input(
-                format!("{} has changed since it was written", folder.join("documents").display()),
-                "look for another program that writes there, or a failing disk or memory; the same command prepares \
-                 it again",
-            ));
-        }
+        let identity = self.append_entries(&mut sources)?;
         self.inputs_as_they_were()?;
         let manifest = Manifest {
             version: 2,
-            identity: identity.finalize().to_hex().to_string(),
+            identity: identity.to_hex().to_string(),
             documents: self.done.documents,
             tokens: self.done.tokens,
             tokenizer: TokenizerEntry::from_info(self.request.tokenizer.info()),
@@ -425,6 +406,47 @@ impl<'a> Partial<'a> {
             .map_err(|error| cannot_write(&self.out, &error))?;
         self.breaks(Fault::RemoveBefore);
         self.remove()
+    }
+
+    /// Writes the documents' entries after the tokens, and fills in the sources' numbers of tokens. Returns the identity
+    /// of the documents.
+    fn append_entries(&mut self, sources: &mut [SourceEntry]) -> Result<blake3::Hash, Problem> {
+        let folder = self.folder.clone();
+        let cannot = |error: io::Error| cannot_write(&folder, &error);
+        let mut identity = documents_hasher();
+        self.entries.to.get_mut().rewind().map_err(cannot)?;
+        let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
+        let mut entry = [0; ENTRY as usize];
+        // The digests of the entries as read back.
+        let mut again = Blocks::default();
+        let (mut number, mut before) = (0, 0);
+        for source in sources {
+            identity.update(&source.documents.to_le_bytes());
+            let mut end = before;
+            for _ in 0..source.documents {
+                reader.read_exact(&mut entry).map_err(cannot)?;
+                again.note(&entry);
+                let (end_bytes, digest) = entry.split_at(8);
+                end = end_bytes.try_into().map_or(0, u64::from_le_bytes);
+                identity.update(digest);
+                self.tokens.write(&entry).map_err(cannot)?;
+                if number == self.done.documents / 2 {
+                    self.tokens.to.flush().map_err(cannot)?;
+                    self.breaks(Fault::FinishHalf);
+                }
+                number += 1;
+            }
+            source.tokens = end.saturating_sub(before);
+            before = end;
+        }
+        if again.digest() != self.entries.blocks.digest() {
+            return Err(Problem::input(
+                format!("{} has changed since it was written", folder.join("documents").display()),
+                "look for another program that writes there, or a failing disk or memory; the same command prepares \
+                 it again",
+            ));
+        }
+        Ok(identity.finalize())
     }
 
     /// Documents of each source. A source without any is refused.

@@ -80,7 +80,7 @@ pub(super) fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) 
     }
 }
 
-pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, Problem> {
+pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<LineCounts, Problem> {
     match prepare(request, out, &AtomicBool::new(false), &mut |_| ())? {
         PrepareOutcome::Finished { report, .. } => Ok(report),
         PrepareOutcome::Interrupted(_) => panic!("nobody asked"),
@@ -140,15 +140,15 @@ fn every_form_of_the_documents_gives_the_same_windows() {
     let bytes = Tokenizer::bytes();
     for form in ["b.jsonl", "b.jsonl.zst", "b.jsonl.gz", "b.parquet"] {
         let sources = [source("x", &[&path("a.jsonl")]), source("y", &[&path(form)])];
-        let mut made: Option<Vec<u8>> = None;
+        let mut first: Option<Vec<u8>> = None;
         for workers in [1, 2, 5] {
             let out = path("out.index");
             let report = prepared(&Request { workers, ..request(&sources, &bytes) }, &out).unwrap();
             assert_eq!((report.lines, report.documents), (100, 100));
             assert!(!path("out.index.partial").exists());
             let file = fs::read(&out).unwrap();
-            assert!(made.as_ref().is_none_or(|made| *made == file), "{form} {workers}");
-            made = Some(file);
+            assert!(first.as_ref().is_none_or(|first| *first == file), "{form} {workers}");
+            first = Some(file);
         }
         let index = file::load(&path("out.index")).unwrap();
         index.check().unwrap();
@@ -214,11 +214,10 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
     assert!((epochs[0].epochs - 3.0).abs() < 1e-9 && epochs[0].share == 1.0);
 }
 
-#[test]
-fn stopped_anywhere_it_goes_on_to_the_same_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    // Pieces hold a megabyte, so a document fills half of one.
+/// Sources of several pieces in `folder`, and the text of their first file. Pieces hold a megabyte, so a document fills
+/// half of one.
+fn sources_of_several_pieces(folder: &Path) -> ([SourceInput; 2], String) {
+    let path = |name: &str| folder.join(name);
     let texts: Vec<String> = (0..9).map(|i| format!("{i} ").repeat(250_000)).collect();
     let text = lines(&texts) + "\n" + &lines(&[String::new()]);
     fs::write(path("a.jsonl"), &text).unwrap();
@@ -228,6 +227,14 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
         source("x", &[&path("a.jsonl"), &path("b.jsonl.zst")]),
         source("y", &[&path("c.parquet")]),
     ];
+    (sources, text)
+}
+
+#[test]
+fn a_preparation_stopped_anywhere_resumes_to_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (sources, _) = sources_of_several_pieces(folder.path());
     let bytes = Tokenizer::bytes();
     prepared(&request(&sources, &bytes), &path("straight")).unwrap();
     let want = fs::read(path("straight")).unwrap();
@@ -250,18 +257,25 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
         let request = Request { workers: 1 + after % 3, ..request(&sources, &bytes) };
         let ended = prepare(&request, &out, &AtomicBool::new(false), &mut |news| match news {
             News::Resumed(from) => resumed = Some(*from),
-            News::Anew(why) => panic!("{why}"),
+            News::Anew(reason) => panic!("{reason}"),
             News::Progress(_) => {}
         });
         let PrepareOutcome::Finished { report, .. } = ended.unwrap() else { panic!() };
         assert_eq!(resumed, Some(done));
-        let Report { lines, documents, blank, empty, .. } = report;
+        let LineCounts { lines, documents, blank, empty, .. } = report;
         assert_eq!((lines, documents, blank, empty), (31, 27, 2, 2));
         assert!(fs::read(&out).unwrap() == want, "stopped after {after}");
     }
     assert!(stops >= 8, "{stops}");
+}
 
-    // Another file of the same name, other options or a damaged part: everything starts again, and nothing old is used.
+#[test]
+fn damaged_work_or_work_of_other_inputs_starts_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (sources, text) = sources_of_several_pieces(folder.path());
+    let bytes = Tokenizer::bytes();
+    let out = path("out");
     let interrupt = || {
         let stop = AtomicBool::new(false);
         prepare(&request(&sources, &bytes), &out, &stop, &mut |_| {
@@ -270,17 +284,16 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
         .unwrap();
     };
     let anew = |request: &Request<'_>| {
-        let mut said = None;
+        let mut reason = None;
         let stop = AtomicBool::new(false);
         prepare(request, &out, &stop, &mut |news| match news {
-            News::Anew(why) => said = Some(*why),
+            News::Anew(text) => reason = Some(*text),
             News::Progress(_) => stop.store(true, Ordering::Relaxed),
             News::Resumed(_) => {}
         })
         .unwrap();
-        said.unwrap_or_default()
+        reason.unwrap_or_default()
     };
-    fs::remove_file(&out).unwrap();
     interrupt();
     let skipping = Request { on_bad_line: OnBadLine::Skip, ..request(&sources, &bytes) };
     assert!(anew(&skipping).contains("other files"));
@@ -322,34 +335,49 @@ fn every_damage_of_a_prepared_file_is_found() {
     assert!(file::load(folder.path()).unwrap_err().message.contains("is a folder"));
 }
 
+/// Prepares one file of `folder`, and removes the result.
+fn prepared_from(
+    folder: &Path,
+    name: &str,
+    field: Field,
+    on_bad_line: OnBadLine,
+) -> Result<LineCounts, Problem> {
+    let out = folder.join("out.index");
+    let sources = [source("x", &[&folder.join(name)])];
+    let bytes = Tokenizer::bytes();
+    let result = prepared(&Request { field, on_bad_line, ..request(&sources, &bytes) }, &out);
+    // Only complete files are left, and the unfinished work of a failed preparation.
+    assert_eq!(out.exists(), result.is_ok());
+    let _ = fs::remove_file(&out);
+    let _ = fs::remove_dir_all(folder.join("out.index.partial"));
+    result
+}
+
+/// The message that refuses a file of `folder`.
+fn refusal(folder: &Path, name: &str) -> String {
+    prepared_from(folder, name, Field::Usual, OnBadLine::Refuse).unwrap_err().message
+}
+
 #[test]
-fn hostile_input_is_told_by_file_and_place() {
+fn damaged_archives_and_tables_are_refused_with_the_file_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let bytes = Tokenizer::bytes();
-    let out = path("out.index");
     let with = |name: &str, field: Field, on_bad_line| {
-        let sources = [source("x", &[&path(name)])];
-        let result = prepared(&Request { field, on_bad_line, ..request(&sources, &bytes) }, &out);
-        // Only complete files are left, and the unfinished work of a failed preparation.
-        assert_eq!(out.exists(), result.is_ok());
-        let _ = fs::remove_file(&out);
-        let _ = fs::remove_dir_all(path("out.index.partial"));
-        result
+        prepared_from(folder.path(), name, field, on_bad_line)
     };
-    let refused = |name: &str| with(name, Field::Usual, OnBadLine::Refuse).unwrap_err().message;
+    let refused = |name: &str| refusal(folder.path(), name);
 
     let text = lines(&documents(0..50));
-    let whole = zstd::encode_all(text.as_bytes(), 3).unwrap();
-    fs::write(path("cut.jsonl.zst"), &whole[..whole.len() - 9]).unwrap();
+    let compressed = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    fs::write(path("cut.jsonl.zst"), &compressed[..compressed.len() - 9]).unwrap();
     assert!(refused("cut.jsonl.zst").starts_with("cannot read cut.jsonl.zst: "));
     // What a file contains decides, not its name.
     fs::write(path("no.jsonl.zst"), &text).unwrap();
     assert_eq!(with("no.jsonl.zst", Field::Usual, OnBadLine::Refuse).unwrap().documents, 50);
     let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     to.write_all(text.as_bytes()).unwrap();
-    let whole = to.finish().unwrap();
-    fs::write(path("cut.jsonl.gz"), &whole[..whole.len() - 9]).unwrap();
+    let compressed = to.finish().unwrap();
+    fs::write(path("cut.jsonl.gz"), &compressed[..compressed.len() - 9]).unwrap();
     assert!(refused("cut.jsonl.gz").starts_with("cannot read cut.jsonl.gz: "));
 
     let rows: Vec<Option<String>> = (0..20).map(|i| (i != 4).then(|| format!("row {i}"))).collect();
@@ -373,14 +401,20 @@ fn hostile_input_is_told_by_file_and_place() {
             let _ = with("bad.parquet", Field::Usual, OnBadLine::Skip);
         }
     }
+}
 
-    // A line of 100 MB among others. It is named, and the other lines are read.
+#[test]
+fn a_line_that_is_too_long_is_named_and_the_others_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let refused = |name: &str| refusal(folder.path(), name);
+    // 100 MB.
     let mut long = b"{\"text\": \"first\"}\n{\"text\": \"".to_vec();
     long.resize(100_000_000, b'a');
     long.extend_from_slice(b"\"}\n{\"text\": \"\xff\"}\n\n{\"text\": \"\"}\n{\"text\": \"last\"}");
     fs::write(path("long.jsonl"), long).unwrap();
-    let report = with("long.jsonl", Field::Usual, OnBadLine::Skip).unwrap();
-    let Report { lines, documents, blank, malformed, empty, ref first_bad, .. } = report;
+    let report = prepared_from(folder.path(), "long.jsonl", Field::Usual, OnBadLine::Skip).unwrap();
+    let LineCounts { lines, documents, blank, malformed, empty, ref first_bad, .. } = report;
     assert_eq!((lines, documents, blank, malformed, empty), (6, 2, 1, 2, 1));
     assert_eq!(
         first_bad[0].to_string(),
@@ -496,8 +530,8 @@ fn a_file_that_shrinks_goes_or_is_replaced_under_a_reader_gives_no_other_bytes()
         let open = |length| fs::OpenOptions::new().write(true).open(&out).unwrap().set_len(length);
         open(length as u64).unwrap();
         let error = all_of(&index).unwrap_err();
-        let said = "out.index is damaged: it ends before bytes ";
-        assert!(error.message.contains(said) && error.message.contains("(block "), "{error}");
+        let expected = "out.index is damaged: it ends before bytes ";
+        assert!(error.message.contains(expected) && error.message.contains("(block "), "{error}");
         // Longer again, with other bytes.
         open(good.len() as u64).unwrap();
         assert!(all_of(&index).is_err(), "{length}");

@@ -12,10 +12,10 @@ use std::time::Duration;
 use dsl::Problem;
 
 use super::super::layout::width;
-use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, document_of};
+use super::super::lines::{BadLine, Field, LineCounts, NAMED_LINES, OnBadLine, document_of};
 use super::super::losses::Losses;
 use super::super::tokenizer::{Kind, Tokenizer};
-use super::input::{Body, Piece, Pieces, Place, Unreadable};
+use super::input::{Body, Piece, Pieces, RecordPosition, Unreadable};
 use super::partial::Partial;
 use super::piece::{InputPosition, TokenizedPiece, inputs};
 use super::{News, Request};
@@ -51,17 +51,20 @@ struct Job {
     piece: Piece,
 }
 
+/// The number of a job, and its result.
+type NumberedPiece = (u64, Result<TokenizedPiece, Problem>);
+
 pub(super) fn run(
     request: &Request<'_>,
     partial: &mut Partial<'_>,
     stop: &AtomicBool,
     patience: Duration,
-    told: &mut dyn FnMut(&News),
+    on_news: &mut dyn FnMut(&News),
 ) -> Result<Stop, Problem> {
     let gate = Gate::default();
     let start = partial.at();
     let (jobs, waiting) = channel::<Job>();
-    let (made, results) = channel::<(u64, Result<TokenizedPiece, Problem>)>();
+    let (output, results) = channel::<NumberedPiece>();
     let names = inputs(request.sources).into_iter().map(|input| input.name.clone()).collect();
     let shared = Arc::new(Shared {
         tokenizer: request.tokenizer.clone(),
@@ -75,14 +78,14 @@ pub(super) fn run(
     });
     // They end with the process, not with this call: nothing can stop the library inside a document.
     for worker in 0..request.workers.max(1) {
-        let (shared, made) = (Arc::clone(&shared), made.clone());
-        std::thread::spawn(move || work(&shared, worker, &made));
+        let (shared, output) = (Arc::clone(&shared), output.clone());
+        std::thread::spawn(move || work(&shared, worker, &output));
     }
     std::thread::scope(|scope| {
         let (gate, halt) = (&gate, &shared.halt);
-        scope.spawn(move || read(request, start, gate, halt, &jobs, &made));
+        scope.spawn(move || read(request, start, gate, halt, &jobs, &output));
         let writer = Writer { request, shared: &shared, gate, patience };
-        let ended = writer.write(partial, &results, stop, told);
+        let ended = writer.write(partial, &results, stop, on_news);
         halt.store(true, Ordering::Relaxed);
         gate.open();
         ended
@@ -175,9 +178,9 @@ impl Writer<'_> {
     fn write(
         &self,
         partial: &mut Partial<'_>,
-        results: &Receiver<(u64, Result<TokenizedPiece, Problem>)>,
+        results: &Receiver<NumberedPiece>,
         stop: &AtomicBool,
-        told: &mut dyn FnMut(&News),
+        on_news: &mut dyn FnMut(&News),
     ) -> Result<Stop, Problem> {
         let mut early: BTreeMap<u64, Result<TokenizedPiece, Problem>> = BTreeMap::new();
         let mut next = 0;
@@ -197,14 +200,14 @@ impl Writer<'_> {
                 return Err(error);
             }
             while let Some(result) = early.remove(&next) {
-                let made = result?;
+                let piece = result?;
                 next += 1;
-                self.gate.leave(made.weight);
-                partial.add(made)?;
+                self.gate.leave(piece.weight);
+                partial.add(piece)?;
                 if self.request.on_bad_line == OnBadLine::Refuse && partial.refused() {
                     self.shared.counting.store(true, Ordering::Relaxed);
                 }
-                told(&News::Progress(partial.done()));
+                on_news(&News::Progress(partial.done()));
                 if stop.load(Ordering::Relaxed) {
                     return Ok(Stop::Asked);
                 }
@@ -220,18 +223,18 @@ fn read(
     gate: &Gate,
     halt: &AtomicBool,
     jobs: &Sender<Job>,
-    made: &Sender<(u64, Result<TokenizedPiece, Problem>)>,
+    output: &Sender<NumberedPiece>,
 ) {
     let mut number = 0;
     for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
-        let place = if file == start.file { start.place } else { Place::default() };
-        let failed = |Unreadable { why, help }: Unreadable| {
-            Problem::input(format!("cannot read {}: {why}", input.name), help)
+        let position = if file == start.file { start.place } else { RecordPosition::default() };
+        let failed = |Unreadable { reason, help }: Unreadable| {
+            Problem::input(format!("cannot read {}: {reason}", input.name), help)
         };
-        let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
+        let mut pieces = match Pieces::open(input, &request.field, request.plain, position) {
             Ok(pieces) => pieces,
-            Err(why) => {
-                let _ = made.send((number, Err(failed(why))));
+            Err(reason) => {
+                let _ = output.send((number, Err(failed(reason))));
                 return;
             }
         };
@@ -248,8 +251,8 @@ fn read(
                     }
                     number += 1;
                 }
-                Err(why) => {
-                    let _ = made.send((number, Err(failed(why.into()))));
+                Err(reason) => {
+                    let _ = output.send((number, Err(failed(reason.into()))));
                     return;
                 }
             }
@@ -257,7 +260,7 @@ fn read(
     }
 }
 
-fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiece, Problem>)>) {
+fn work(shared: &Shared, worker: usize, output: &Sender<NumberedPiece>) {
     let mut ids = Vec::new();
     loop {
         let job = shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -266,8 +269,8 @@ fn work(shared: &Shared, worker: usize, made: &Sender<(u64, Result<TokenizedPiec
             return;
         }
         let after = InputPosition { file, place: piece.end };
-        let result = without_panic(|| make(shared, worker, after, piece, &mut ids));
-        if made.send((number, result)).is_err() {
+        let result = without_panic(|| tokenize_piece(shared, worker, after, piece, &mut ids));
+        if output.send((number, result)).is_err() {
             return;
         }
     }
@@ -282,40 +285,85 @@ fn without_panic<T>(call: impl FnOnce() -> Result<T, Problem>) -> Result<T, Prob
 }
 
 /// Makes tokens of a piece, or only counts its documents.
-fn make(
+fn tokenize_piece(
     shared: &Shared,
     worker: usize,
     after: InputPosition,
     piece: Piece,
     ids: &mut Vec<u32>,
 ) -> Result<TokenizedPiece, Problem> {
-    let Shared { tokenizer, field, names, .. } = shared;
-    let name = names.get(after.file).map_or("", String::as_str);
-    let counting = shared.counting.load(Ordering::Relaxed);
+    let field = &shared.field;
     let Piece { body, start, end: _, weight, read } = piece;
-    let mut made = TokenizedPiece {
-        after,
-        tokens: Vec::new(),
-        documents: Vec::new(),
-        report: Report::default(),
-        losses: Losses::default(),
-        weight,
-        read,
+    let mut work = PieceWork {
+        shared,
+        worker,
+        name: shared.names.get(after.file).map_or("", String::as_str),
+        counting: shared.counting.load(Ordering::Relaxed),
+        ids,
+        piece: TokenizedPiece {
+            after,
+            tokens: Vec::new(),
+            documents: Vec::new(),
+            report: LineCounts::default(),
+            losses: Losses::default(),
+            weight,
+            read,
+        },
     };
-    let mut take = |line: u64, document: Result<String, String>| -> Result<(), Problem> {
-        let TokenizedPiece { tokens, documents, report, losses, .. } = &mut made;
+    let first = start + 1;
+    match body {
+        Body::Bad(reason) => work.take(first, Err(reason))?,
+        Body::Rows(rows) => {
+            for (line, row) in (first..).zip(rows) {
+                let text = row.ok_or_else(|| format!("{field} has no value"));
+                let text = text.and_then(|bytes| {
+                    String::from_utf8(bytes).map_err(|_| format!("{field} is not UTF-8"))
+                });
+                work.take(line, text)?;
+            }
+        }
+        Body::PlainFile(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned());
+            work.take(first, text)?;
+        }
+        Body::Paragraphs(bytes) => work.paragraphs(&bytes, first)?,
+        Body::PlainLines(bytes) => work.plain_lines(&bytes, first)?,
+        Body::Lines(bytes) => work.json_lines(&bytes, first)?,
+    }
+    Ok(work.piece)
+}
+
+/// A piece whose documents are being tokenized.
+struct PieceWork<'a> {
+    shared: &'a Shared,
+    worker: usize,
+    /// The file's name in messages.
+    name: &'a str,
+    /// Whether documents are only counted.
+    counting: bool,
+    /// A buffer for the ids of one document.
+    ids: &'a mut Vec<u32>,
+    piece: TokenizedPiece,
+}
+
+impl PieceWork<'_> {
+    /// Adds the document of a line, or the reason why it has none.
+    fn take(&mut self, line: u64, document: Result<String, String>) -> Result<(), Problem> {
+        let PieceWork { shared, worker, name, counting, ids, piece } = self;
+        let tokenizer = &shared.tokenizer;
+        let TokenizedPiece { tokens, documents, report, losses, .. } = piece;
         report.lines += 1;
         match document {
             Ok(text) if text.is_empty() => report.empty += 1,
             Ok(text) => {
                 report.documents += 1;
                 report.bytes += text.len() as u64;
-                if !counting {
+                if !*counting {
                     let before = tokens.len();
                     let encode = || encode(tokenizer, &text, ids, tokens, losses);
-                    shared.watch(worker, name, line, text.len(), encode).map_err(|why| {
+                    shared.watch(*worker, name, line, text.len(), encode).map_err(|reason| {
                         Problem::input(
-                            format!("{name}:{line}: this document cannot be tokenized: {why}"),
+                            format!("{name}:{line}: this document cannot be tokenized: {reason}"),
                             "remove it, or use another tokenizer",
                         )
                     })?;
@@ -323,84 +371,69 @@ fn make(
                     documents.push((count, blake3::hash(text.as_bytes())));
                 }
             }
-            Err(why) => {
+            Err(reason) => {
                 report.malformed += 1;
                 if report.first_bad.len() < NAMED_LINES {
-                    report.first_bad.push(BadLine { file: name.to_owned(), line, why });
+                    report.first_bad.push(BadLine { file: (*name).to_owned(), line, reason });
                 }
             }
         }
         Ok(())
-    };
-    match body {
-        Body::Bad(why) => take(start + 1, Err(why))?,
-        Body::Rows(rows) => {
-            for (line, row) in (start + 1..).zip(rows) {
-                let text = row.ok_or_else(|| format!("{field} has no value"));
-                let text = text.and_then(|bytes| {
-                    String::from_utf8(bytes).map_err(|_| format!("{field} is not UTF-8"))
-                });
-                take(line, text)?;
-            }
-        }
-        Body::PlainFile(bytes) => {
-            let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned());
-            take(start + 1, text)?;
-        }
-        Body::Paragraphs(bytes) => {
-            let mut blank = 0;
-            // The lines of the paragraph, and the number of its first one.
-            let (mut paragraph, mut first): (Vec<&[u8]>, u64) = (Vec::new(), 0);
-            let mut end = |paragraph: &mut Vec<&[u8]>, first: u64| -> Result<(), Problem> {
-                if paragraph.is_empty() {
-                    return Ok(());
-                }
-                let text = String::from_utf8(std::mem::take(paragraph).join(&b'\n'));
-                take(first, text.map_err(|_| "the paragraph is not UTF-8".to_owned()))
-            };
-            for (number, line) in lines_of(&bytes, start + 1) {
-                if line.trim_ascii().is_empty() {
-                    end(&mut paragraph, first)?;
-                    blank += 1;
-                    continue;
-                }
-                if paragraph.is_empty() {
-                    first = number;
-                }
-                paragraph.push(line);
-            }
-            end(&mut paragraph, first)?;
-            made.report.lines += blank;
-            made.report.blank += blank;
-        }
-        Body::PlainLines(bytes) => {
-            let mut blank = 0;
-            for (number, line) in lines_of(&bytes, start + 1) {
-                if line.trim_ascii().is_empty() {
-                    blank += 1;
-                } else {
-                    let text = std::str::from_utf8(line).map(str::to_owned);
-                    take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
-                }
-            }
-            made.report.lines += blank;
-            made.report.blank += blank;
-        }
-        Body::Lines(bytes) => {
-            let mut blank = 0;
-            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
-            for (line, text) in (start + 1..).zip(lines) {
-                if text.trim_ascii().is_empty() {
-                    blank += 1;
-                } else {
-                    take(line, document_of(text, field))?;
-                }
-            }
-            made.report.lines += blank;
-            made.report.blank += blank;
-        }
     }
-    Ok(made)
+
+    fn count_blank(&mut self) {
+        self.piece.report.lines += 1;
+        self.piece.report.blank += 1;
+    }
+
+    fn paragraphs(&mut self, bytes: &[u8], first: u64) -> Result<(), Problem> {
+        // The lines of the paragraph, and the number of its first one.
+        let (mut paragraph, mut paragraph_start): (Vec<&[u8]>, u64) = (Vec::new(), 0);
+        for (number, line) in lines_of(bytes, first) {
+            if line.trim_ascii().is_empty() {
+                self.end_paragraph(&mut paragraph, paragraph_start)?;
+                self.count_blank();
+                continue;
+            }
+            if paragraph.is_empty() {
+                paragraph_start = number;
+            }
+            paragraph.push(line);
+        }
+        self.end_paragraph(&mut paragraph, paragraph_start)
+    }
+
+    fn end_paragraph(&mut self, lines: &mut Vec<&[u8]>, first: u64) -> Result<(), Problem> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let text = String::from_utf8(std::mem::take(lines).join(&b'\n'));
+        self.take(first, text.map_err(|_| "the paragraph is not UTF-8".to_owned()))
+    }
+
+    fn plain_lines(&mut self, bytes: &[u8], first: u64) -> Result<(), Problem> {
+        for (number, line) in lines_of(bytes, first) {
+            if line.trim_ascii().is_empty() {
+                self.count_blank();
+            } else {
+                let text = std::str::from_utf8(line).map(str::to_owned);
+                self.take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn json_lines(&mut self, bytes: &[u8], first: u64) -> Result<(), Problem> {
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
+        for (number, line) in (first..).zip(lines) {
+            if line.trim_ascii().is_empty() {
+                self.count_blank();
+            } else {
+                self.take(number, document_of(line, &self.shared.field))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Lines of plain text with their numbers. A carriage return ends a line too, but is not counted.

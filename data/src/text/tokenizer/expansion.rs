@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn replacements_are_multiplied() {
+    fn expansions_of_successive_replacements_multiply() {
         assert_eq!(checked(&[("String", " ", "▁")]), Ok(()));
         assert_eq!(
             checked(&[("String", " ", "▁"), ("Regex", "[\n]+", " "), ("String", "``", "\"")]),

@@ -7,7 +7,7 @@ use tokenizers::tokenizer::{Decoder, NormalizedString, Normalizer, Tokenizer};
 use tokenizers::{DecoderWrapper, ModelWrapper};
 
 use super::super::losses::Losses;
-use super::{Engine, Found, MarkNames, mark, named_byte};
+use super::{Engine, MarkNames, ParsedTokenizer, mark, named_byte};
 
 #[derive(Debug)]
 pub(super) struct Huggingface {
@@ -30,7 +30,7 @@ enum Spelling {
     Unknown,
 }
 
-pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
+pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<ParsedTokenizer, String> {
     super::expansion::check(file)?;
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
     // As in transformers, a text is cut or filled only where a call asks for it.
@@ -67,9 +67,9 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let eos = mark(marks.eos.as_ref(), after, special)?;
     let unknown = unknown(&tokenizer);
     let drops = drops(&tokenizer);
-    let spelling = Spelling::of(tokenizer.get_decoder());
+    let spelling = Spelling::from_decoder(tokenizer.get_decoder());
     let engine = Huggingface { tokenizer: Box::new(tokenizer), spelling, unknown, drops };
-    Ok(Found { engine: Engine::Huggingface(engine), vocab, text_vocab, bos, eos, note })
+    Ok(ParsedTokenizer { engine: Engine::Huggingface(engine), vocab, text_vocab, bos, eos, note })
 }
 
 /// Refuses two added tokens that the normalizer makes equal: the library takes either, differently each time.
@@ -92,7 +92,7 @@ fn refuse_equal_added_tokens(tokenizer: &Tokenizer) -> Result<(), String> {
 }
 
 impl Spelling {
-    fn of(decoder: Option<&DecoderWrapper>) -> Spelling {
+    fn from_decoder(decoder: Option<&DecoderWrapper>) -> Spelling {
         let parts = match decoder {
             Some(DecoderWrapper::Sequence(sequence)) => sequence.get_decoders(),
             Some(one) => std::slice::from_ref(one),

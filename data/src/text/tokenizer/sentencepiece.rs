@@ -5,18 +5,21 @@ mod segment;
 
 use sentencepiece_model::{ModelType, NormalizerSpec, SentencePieceModel, Type};
 
-use super::{Engine, Found, MarkNames, mark, named_byte};
+use super::{Engine, MarkNames, ParsedTokenizer, mark, named_byte};
 use segment::{Pieces, Symbols};
 
 /// The character for a blank in pieces.
 const BLANK: char = '\u{2581}';
+
+/// The id of each byte.
+type ByteIds = Box<[u32; 256]>;
 
 #[derive(Debug)]
 pub(super) struct Sentencepiece {
     normalizer: Normalizer,
     pieces: Pieces,
     /// The ids of the 256 byte pieces, for models that write unknown characters as bytes.
-    bytes: Option<Box<[u32; 256]>>,
+    bytes: Option<ByteIds>,
     /// What each id adds to a text.
     texts: Vec<Box<[u8]>>,
 }
@@ -33,7 +36,7 @@ struct Normalizer {
     remove_extra: bool,
 }
 
-pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
+pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<ParsedTokenizer, String> {
     let model = SentencePieceModel::from_slice(file)
         .map_err(|_| "it is not in SentencePiece's format".to_owned())?;
     let trainer = model.trainer().ok_or("it does not say how it was trained")?;
@@ -42,12 +45,43 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
         return Err(format!("its type is {kind:?}, but only BPE is supported"));
     }
     let pieces = Pieces::new(model.pieces())?;
+    let (texts, bytes) = texts_and_bytes(&model, trainer.byte_fallback())?;
+    let spec = model.normalizer().ok_or("it does not say how text is normalised")?;
+    let suffix = trainer.treat_whitespace_as_suffix();
+    let normalizer = Normalizer::new(spec, pieces.user_defined().clone(), suffix)?;
+
+    let declared = |id: i32| {
+        u32::try_from(id).ok().filter(|id| usize::try_from(*id).is_ok_and(|id| id < texts.len()))
+    };
+    let special = |name: &str| {
+        let at = model.pieces().iter().position(|piece| piece.piece() == name)?;
+        u32::try_from(at).ok()
+    };
+    let bos = mark(marks.bos.as_ref(), declared(trainer.bos_id()), special)?;
+    let eos = mark(marks.eos.as_ref(), declared(trainer.eos_id()), special)?;
+    let vocab = texts.len();
+    let engine = Sentencepiece { normalizer, pieces, bytes, texts };
+    Ok(ParsedTokenizer {
+        engine: Engine::Sentencepiece(Box::new(engine)),
+        vocab,
+        text_vocab: vocab,
+        bos,
+        eos,
+        note: None,
+    })
+}
+
+/// What each id adds to a text, and the ids of the 256 byte pieces if the model falls back to bytes.
+fn texts_and_bytes(
+    model: &SentencePieceModel,
+    byte_fallback: bool,
+) -> Result<(Vec<Box<[u8]>>, Option<ByteIds>), String> {
     let mut bytes = Box::new([None; 256]);
     let mut texts = Vec::with_capacity(model.pieces().len());
     for (id, piece) in (0..).zip(model.pieces()) {
         let text = piece.piece();
         texts.push(match piece.r#type() {
-            Type::Byte if !trainer.byte_fallback() => {
+            Type::Byte if !byte_fallback => {
                 return Err(format!(
                     "its piece {id}, `{text}`, is a byte, but it has no byte fallback"
                 ));
@@ -66,38 +100,14 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
             }
         });
     }
-    let bytes = match trainer.byte_fallback() {
-        false => None,
-        true => {
-            let present = bytes.iter().flatten().count();
-            let ids: Vec<u32> = bytes.iter().copied().flatten().collect();
-            let ids: Option<Box<[u32; 256]>> = ids.try_into().ok().map(Box::new);
-            Some(ids.ok_or_else(|| format!("it falls back to bytes, but has {present} of 256"))?)
-        }
-    };
-    let spec = model.normalizer().ok_or("it does not say how text is normalised")?;
-    let suffix = trainer.treat_whitespace_as_suffix();
-    let normalizer = Normalizer::new(spec, pieces.user_defined().clone(), suffix)?;
-
-    let declared = |id: i32| {
-        u32::try_from(id).ok().filter(|id| usize::try_from(*id).is_ok_and(|id| id < texts.len()))
-    };
-    let special = |name: &str| {
-        let at = model.pieces().iter().position(|piece| piece.piece() == name)?;
-        u32::try_from(at).ok()
-    };
-    let bos = mark(marks.bos.as_ref(), declared(trainer.bos_id()), special)?;
-    let eos = mark(marks.eos.as_ref(), declared(trainer.eos_id()), special)?;
-    let vocab = texts.len();
-    let engine = Sentencepiece { normalizer, pieces, bytes, texts };
-    Ok(Found {
-        engine: Engine::Sentencepiece(Box::new(engine)),
-        vocab,
-        text_vocab: vocab,
-        bos,
-        eos,
-        note: None,
-    })
+    if !byte_fallback {
+        return Ok((texts, None));
+    }
+    let present = bytes.iter().flatten().count();
+    let ids: Vec<u32> = bytes.iter().copied().flatten().collect();
+    let ids: Option<ByteIds> = ids.try_into().ok().map(Box::new);
+    let ids = ids.ok_or_else(|| format!("it falls back to bytes, but has {present} of 256"))?;
+    Ok((texts, Some(ids)))
 }
 
 impl Sentencepiece {
@@ -236,7 +246,7 @@ impl CharsMap {
     fn longest(&self, text: &str) -> Option<(&str, usize)> {
         let offset = |unit: u32| ((unit >> 10) << ((unit & (1 << 9)) >> 6)) as usize;
         let mut position = offset(*self.units.first()?);
-        let mut found = None;
+        let mut longest = None;
         for (at, byte) in text.bytes().enumerate() {
             // A zero byte ends a key, so keys contain none.
             if byte == 0 {
@@ -250,10 +260,10 @@ impl CharsMap {
             position ^= offset(unit);
             if unit >> 8 & 1 == 1 {
                 let value = self.units.get(position)? & 0x7fff_ffff;
-                found = Some((value as usize, at + 1));
+                longest = Some((value as usize, at + 1));
             }
         }
-        let (value, length) = found?;
+        let (value, length) = longest?;
         let replacement = self.replacements.get(value..)?.split('\0').next()?;
         text.is_char_boundary(length).then_some((replacement, length))
     }

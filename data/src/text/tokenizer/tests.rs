@@ -205,6 +205,14 @@ fn a_digest_is_of_all_that_decides_ids() {
     );
 }
 
+/// The reason for which a file is refused.
+fn refusal(kind: Kind, bytes: &[u8]) -> String {
+    let error = Tokenizer::read(kind, bytes, "it.model", &MarkNames::default()).unwrap_err();
+    let prefix = format!("`it.model` cannot be used as a {kind} tokenizer: ");
+    assert!(error.message.starts_with(&prefix) && error.help.starts_with("name a"), "{error}");
+    error.message.strip_prefix(&prefix).unwrap().to_owned()
+}
+
 #[test]
 fn files_that_are_no_tokenizers_are_refused_in_words() {
     let names = ["llama2.model", "table.model", "llama3.model", "llama3.json", "llama2.json"];
@@ -213,15 +221,6 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
         Kind::File(TokenizerKind::SentencePiece),
         Kind::File(TokenizerKind::Tiktoken),
     ];
-    let read = |kind: Kind, bytes: &[u8]| {
-        Tokenizer::read(kind, bytes, "it.model", &MarkNames::default()).map(|it| *it.info())
-    };
-    let refused = |kind: Kind, bytes: &[u8]| {
-        let error = read(kind, bytes).unwrap_err();
-        let said = format!("`it.model` cannot be used as a {kind} tokenizer: ");
-        assert!(error.message.starts_with(&said) && error.help.starts_with("name a"), "{error}");
-        error.message.strip_prefix(&said).unwrap().to_owned()
-    };
     for kind in kinds {
         for other in names.iter().filter(|name| {
             matches!(
@@ -238,32 +237,42 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
                 )
             )
         }) {
-            refused(kind, &file(other));
+            refusal(kind, &file(other));
         }
         for bytes in [&b""[..], b"\n", b"{}", b"null", b"\xff\xfe", &[0; 1000]] {
-            refused(kind, bytes);
+            refusal(kind, bytes);
         }
     }
-    let error = read(Kind::Bytes, b"").unwrap_err();
+    let error = Tokenizer::read(Kind::Bytes, b"", "it.model", &MarkNames::default()).unwrap_err();
     assert!(error.message.contains("has no file"), "{error}");
 
     let ranks = String::from_utf8(file("llama3.model")).unwrap();
-    let of = |text: String| refused(Kind::File(TokenizerKind::Tiktoken), text.as_bytes());
-    assert_eq!(of(ranks.replacen("IQ== 0\n", "", 1)), "it has 559 tokens, but rank 559");
-    assert_eq!(of(ranks.clone() + "IQ== 560\n"), "a token or a rank occurs twice");
+    let refused_ranks =
+        |text: String| refusal(Kind::File(TokenizerKind::Tiktoken), text.as_bytes());
+    assert_eq!(refused_ranks(ranks.replacen("IQ== 0\n", "", 1)), "it has 559 tokens, but rank 559");
+    assert_eq!(refused_ranks(ranks.clone() + "IQ== 560\n"), "a token or a rank occurs twice");
     assert_eq!(
-        of(ranks.replace("IQ== 0\n", "ISEhIQ== 0\n")),
+        refused_ranks(ranks.replace("IQ== 0\n", "ISEhIQ== 0\n")),
         "byte 0x21 is not one of its 560 tokens"
     );
-    assert_eq!(of(ranks.clone() + "IQ== 4294967296\n"), "line 561 does not end with a rank");
-    assert_eq!(of(ranks + "IQ==\n"), "line 561 is not a base64 token, a space and a rank");
+    assert_eq!(
+        refused_ranks(ranks.clone() + "IQ== 4294967296\n"),
+        "line 561 does not end with a rank"
+    );
+    assert_eq!(
+        refused_ranks(ranks + "IQ==\n"),
+        "line 561 is not a base64 token, a space and a rank"
+    );
     let marks = MarkNames { bos: Some("<start>".to_owned()), eos: None };
     let error =
         Tokenizer::read(Kind::File(TokenizerKind::HuggingFace), &file("llama3.json"), "x", &marks)
             .unwrap_err();
     assert!(error.message.ends_with("it has no special token `<start>`"), "{error}");
+}
 
-    // Damage anywhere: the file is read or refused, and a tokenizer that is read makes only tokens below `vocab`.
+/// Damage anywhere: the file is read or refused.
+#[test]
+fn a_damaged_tokenizer_file_makes_no_token_past_the_vocabulary() {
     for (kind, name) in [
         (Kind::File(TokenizerKind::SentencePiece), "llama2.model"),
         (Kind::File(TokenizerKind::SentencePiece), "table.model"),
@@ -344,8 +353,8 @@ fn tokens_become_the_text_again() {
             // Appending text only adds the tokens of that text.
             let all = encoded(&tokenizer, &format!("{text} and on"));
             if let Some(rest) = all.strip_prefix(&ids[..]) {
-                let whole = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();
-                assert!(String::from_utf8(whole).unwrap().ends_with(" and on"), "{name}");
+                let full = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();
+                assert!(String::from_utf8(full).unwrap().ends_with(" and on"), "{name}");
             }
         }
     }

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tiktoken_rs::CoreBPE;
 
-use super::{Engine, Found, MarkNames, mark};
+use super::{Engine, MarkNames, ParsedTokenizer, mark};
 
 /// Llama-3's pattern, the same as cl100k's.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -30,14 +30,14 @@ impl std::fmt::Debug for Tiktoken {
     }
 }
 
-pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
+pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<ParsedTokenizer, String> {
     let text = std::str::from_utf8(file).map_err(|_| "it is not text".to_owned())?;
     let mut ranks: Vec<(Vec<u8>, u32)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if line.is_empty() {
             continue;
         }
-        let wrong = |why: &str| format!("line {} {why}", number + 1);
+        let wrong = |problem: &str| format!("line {} {problem}", number + 1);
         let (token, rank) = line
             .split_once(' ')
             .ok_or_else(|| wrong("is not a base64 token, a space and a rank"))?;
@@ -72,7 +72,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
         [("<|begin_of_text|>".to_owned(), count), ("<|end_of_text|>".to_owned(), count + 1)];
     let bpe = CoreBPE::new(ranks.into_iter().collect(), names.into_iter().collect(), PATTERN)
         .map_err(|error| error.to_string())?;
-    Ok(Found {
+    Ok(ParsedTokenizer {
         engine: Engine::Tiktoken(Tiktoken { bpe }),
         vocab: count as usize + SPECIAL as usize,
         text_vocab: count as usize,

@@ -10,7 +10,7 @@ use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
 use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
-use lab::recipe::{self, Source};
+use lab::recipe::{self, FileKind};
 use records::finished;
 use records::run::{Paths, read_experiment};
 
@@ -114,15 +114,15 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> ArtifactKind {
     }
     let mut sources = Sources::new();
     let id = sources.add(path, text.clone());
-    match recipe::source(&text) {
-        Source::Recipe => {
+    match recipe::file_kind(&text) {
+        FileKind::Recipe => {
             let archs = recipe::read(&sources, id).0.map(|recipe| recipe.archs);
             for (arch, _) in archs.unwrap_or_default() {
                 all.need(path, arch.path);
             }
             ArtifactKind::Recipe
         }
-        Source::Comparison => {
+        FileKind::Comparison => {
             let read = recipe::comparison::read(&sources, id).0;
             for arm in read.iter().flat_map(recipe::ComparisonFile::arms) {
                 all.need(path, arm.recipe.as_str());

@@ -36,13 +36,13 @@ fn store(folder: &std::path::Path) -> Store {
 
 /// Writes what a process owns.
 fn write(store: &Store, process: usize, part: Part) -> Option<blake3::Hash> {
-    let own: Vec<Range<u64>> = (0..slots().len()).map(|at| owners(at)[process].clone()).collect();
-    let ranges = own.clone();
+    let owned: Vec<Range<u64>> = (0..slots().len()).map(|at| owners(at)[process].clone()).collect();
+    let ranges = owned.clone();
     let mut read = move |part, index: usize, out: &mut Vec<u8>| {
         out.extend(bytes(part, index, ranges[index].clone()));
         Ok(())
     };
-    store.write_own(7, part, &own, &mut read, &Faults::none()).unwrap()
+    store.write_own(7, part, &owned, &mut read, &Faults::none()).unwrap()
 }
 
 fn all(store: &Store, part: Part) -> Vec<blake3::Hash> {
@@ -73,10 +73,10 @@ fn several_processes_write_the_bytes_of_one() {
         other.read_back(7, part, &owners, &written).unwrap()
     });
     assert_eq!(leader.names().unwrap(), Vec::<String>::new(), "not committed");
-    let found = leader.commit(7, chain, contents, &Faults::none()).unwrap();
-    assert_eq!(found, wanted);
-    let place = shared.path().join("step-0000000007");
-    assert_eq!(verify(&place, &slots()).unwrap(), wanted);
+    let committed = leader.commit(7, chain, contents, &Faults::none()).unwrap();
+    assert_eq!(committed, wanted);
+    let saved = shared.path().join("step-0000000007");
+    assert_eq!(verify(&saved, &slots()).unwrap(), wanted);
     for part in PARTS {
         let read = |folder: &std::path::Path| {
             fs::read(folder.join("step-0000000007").join(part.file())).unwrap()
@@ -96,18 +96,18 @@ fn what_a_process_did_not_write_is_found() {
     store.lay_out(7).unwrap();
     write(&store, 0, part);
     write(&store, 2, part);
-    let why = store.read_back(7, part, &owners, &written).unwrap_err();
-    assert!(why.message.contains("it does not hold what rank 1 wrote"), "{why:?}");
+    let error = store.read_back(7, part, &owners, &written).unwrap_err();
+    assert!(error.message.contains("it does not hold what rank 1 wrote"), "{error:?}");
     // A shorter file, and one of another step.
     let path = store.temporary(7).join(part.file());
     let length = fs::metadata(&path).unwrap().len();
     OpenOptions::new().write(true).open(&path).unwrap().set_len(length - 4).unwrap();
-    let why = store.read_back(7, part, &owners, &written).unwrap_err();
-    assert!(why.message.contains("it ends inside the tensor layers.0.wq"), "{why:?}");
+    let error = store.read_back(7, part, &owners, &written).unwrap_err();
+    assert!(error.message.contains("it ends inside the tensor layers.0.wq"), "{error:?}");
     store.lay_out(8).unwrap();
     fs::copy(store.temporary(8).join(part.file()), &path).unwrap();
-    let why = store.read_back(7, part, &owners, &written).unwrap_err();
-    assert!(why.message.contains("its header is not"), "{why:?}");
+    let error = store.read_back(7, part, &owners, &written).unwrap_err();
+    assert!(error.message.contains("its header is not"), "{error:?}");
 }
 
 #[test]

@@ -9,8 +9,9 @@ const EXPONENTS: (f64, f64) = (0.02, 3.0);
 /// Weighted least squares of y on one regressor: intercept, slope and residual sum of squares.
 fn line(points: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
     let total: f64 = points.iter().map(|(w, ..)| w).sum();
-    let mean =
-        |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| p.0 * of(p)).sum::<f64>() / total;
+    let mean = |coordinate: fn(&(f64, f64, f64)) -> f64| {
+        points.iter().map(|p| p.0 * coordinate(p)).sum::<f64>() / total
+    };
     let (x, y) = (mean(|p| p.1), mean(|p| p.2));
     let (mut xx, mut xy) = (0.0, 0.0);
     for (w, at, value) in points {

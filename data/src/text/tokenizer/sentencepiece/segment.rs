@@ -109,67 +109,89 @@ impl Pieces {
     /// Calls `each` with each piece of a normalised text and its id: the neighbours with the highest score are joined,
     /// of equal ones the leftmost, until no two make a piece.
     pub(super) fn segment<'t>(&self, text: &'t str, each: &mut dyn FnMut(&'t str, u32)) {
-        let mut symbols: Vec<Symbol> = Vec::with_capacity(text.len());
+        let mut merging = Merging {
+            pieces: &self.pieces,
+            text,
+            symbols: Vec::with_capacity(text.len()),
+            merges: BinaryHeap::new(),
+        };
         let mut start = 0;
         for (symbol, is_frozen) in self.symbols(text) {
             let end = start + symbol.len();
-            let (before, after) = (symbols.len().checked_sub(1), Some(symbols.len() + 1));
-            symbols.push(Symbol { start, end, before, after, is_frozen });
+            let count = merging.symbols.len();
+            let (before, after) = (count.checked_sub(1), Some(count + 1));
+            merging.symbols.push(Symbol { start, end, before, after, is_frozen });
             start = end;
         }
-        if let Some(last) = symbols.last_mut() {
+        if let Some(last) = merging.symbols.last_mut() {
             last.after = None;
         }
-        let mut merges = BinaryHeap::new();
-        let offer =
-            |symbols: &[Symbol], left: usize, right: usize, merges: &mut BinaryHeap<Merge>| {
-                let (Some(first), Some(second)) = (symbols.get(left), symbols.get(right)) else {
-                    return;
-                };
-                if first.is_frozen || second.is_frozen {
-                    return;
-                }
-                let merged = text.get(first.start..second.end).unwrap_or_default();
-                if let Some(piece) = self.pieces.get(merged) {
-                    merges.push(Merge { score: piece.score, left, right, length: merged.len() });
-                }
-            };
-        for right in 1..symbols.len() {
-            offer(&symbols, right - 1, right, &mut merges);
+        for right in 1..merging.symbols.len() {
+            merging.offer(right - 1, right);
         }
-        while let Some(Merge { left, right, length, .. }) = merges.pop() {
-            let (Some(first), Some(second)) = (symbols.get(left), symbols.get(right)) else {
-                continue;
-            };
-            let (first_length, second_length) =
-                (first.end - first.start, second.end - second.start);
-            // One of the two has been merged with another meanwhile.
-            if first_length == 0 || second_length == 0 || first_length + second_length != length {
-                continue;
-            }
-            let (before, after, end) = (first.before, second.after, second.end);
-            if let Some(first) = symbols.get_mut(left) {
-                first.end = end;
-                first.after = after;
-            }
-            if let Some(second) = symbols.get_mut(right) {
-                second.end = second.start;
-            }
-            if let Some(next) = after.and_then(|next| symbols.get_mut(next)) {
-                next.before = Some(left);
-            }
-            if let Some(previous) = before {
-                offer(&symbols, previous, left, &mut merges);
-            }
-            if let Some(next) = after {
-                offer(&symbols, left, next, &mut merges);
-            }
+        while let Some(merge) = merging.merges.pop() {
+            merging.apply(&merge);
         }
+        let symbols = merging.symbols;
         let mut next = (!symbols.is_empty()).then_some(0);
         while let Some(symbol) = next.and_then(|next| symbols.get(next)) {
             let piece = text.get(symbol.start..symbol.end).unwrap_or_default();
             each(piece, self.pieces.get(piece).map_or(self.unknown, |piece| piece.id));
             next = symbol.after;
+        }
+    }
+}
+
+/// A text while its symbols are joined.
+struct Merging<'a> {
+    pieces: &'a HashMap<Box<str>, Piece>,
+    text: &'a str,
+    symbols: Vec<Symbol>,
+    /// The pairs of neighbours that make a piece; some may be out of date.
+    merges: BinaryHeap<Merge>,
+}
+
+impl Merging<'_> {
+    /// Adds a merge if these two neighbours make a piece.
+    fn offer(&mut self, left: usize, right: usize) {
+        let (Some(first), Some(second)) = (self.symbols.get(left), self.symbols.get(right)) else {
+            return;
+        };
+        if first.is_frozen || second.is_frozen {
+            return;
+        }
+        let merged = self.text.get(first.start..second.end).unwrap_or_default();
+        if let Some(piece) = self.pieces.get(merged) {
+            self.merges.push(Merge { score: piece.score, left, right, length: merged.len() });
+        }
+    }
+
+    fn apply(&mut self, merge: &Merge) {
+        let Merge { left, right, length, .. } = *merge;
+        let (Some(first), Some(second)) = (self.symbols.get(left), self.symbols.get(right)) else {
+            return;
+        };
+        let (first_length, second_length) = (first.end - first.start, second.end - second.start);
+        // One of the two has been merged with another meanwhile.
+        if first_length == 0 || second_length == 0 || first_length + second_length != length {
+            return;
+        }
+        let (before, after, end) = (first.before, second.after, second.end);
+        if let Some(first) = self.symbols.get_mut(left) {
+            first.end = end;
+            first.after = after;
+        }
+        if let Some(second) = self.symbols.get_mut(right) {
+            second.end = second.start;
+        }
+        if let Some(next) = after.and_then(|next| self.symbols.get_mut(next)) {
+            next.before = Some(left);
+        }
+        if let Some(previous) = before {
+            self.offer(previous, left);
+        }
+        if let Some(next) = after {
+            self.offer(left, next);
         }
     }
 }
