@@ -12,7 +12,7 @@ use lab::experiment::Experiment;
 use lab::recipe::Recipe;
 use records::measure::Measure;
 use records::run::Paths;
-use records::verify::Report;
+use records::verify::VerifyReport;
 
 use crate::fail::{Failure, shown};
 
@@ -67,7 +67,7 @@ pub trait Signatures: Sync {
         &self,
         run: &Paths,
         trusted: Option<TrustedFile<'_>>,
-        report: &mut Report,
+        report: &mut VerifyReport,
     ) -> Result<(), Failure>;
 }
 
@@ -148,7 +148,7 @@ impl Suites for Absent {
             return Ok(None);
         }
         let message = format!("`{SUITES}` is written, and this canonc is built without suites");
-        let diagnostic = Diagnostic::error("bad-suite", recipe.place(SUITES), message);
+        let diagnostic = Diagnostic::error("bad-suite", recipe.span_of(SUITES), message);
         Err(Box::new(diagnostic.help(REBUILD)))
     }
 
@@ -174,7 +174,7 @@ impl Signatures for Absent {
         &self,
         run: &Paths,
         trusted: Option<TrustedFile<'_>>,
-        report: &mut Report,
+        report: &mut VerifyReport,
     ) -> Result<(), Failure> {
         if trusted.is_some() || run.signature().exists() {
             report.undecided("this canonc is built without what checks signatures".to_owned());

@@ -1,5 +1,5 @@
 //! `canonc bench peers` as a process, with a stand-in for Python that answers the protocol: its table and sentences, and
-//! what it says if Python, PyTorch or a process fails. No test needs PyTorch or a network.
+//! its errors if Python, PyTorch or a process fails. No test needs PyTorch or a network.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use compiler::program::{Program, Std};
 
-/// Says the version of torch, makes an environment that contains itself, or answers each request with five steps.
+/// Prints the version of torch, creates an environment that contains itself, or answers each request with five steps.
 const PYTHON: &str = r#"#!/bin/sh
 case "$*" in
   -c*) echo VERSION; exit ;;
@@ -66,7 +66,7 @@ fn refused(code: i32, dir: &Path, words: &str, parts: &[&str]) {
 }
 
 #[test]
-fn both_sides_take_turns() {
+fn the_table_has_both_programs_without_the_one_that_failed() {
     let dir = tempfile::tempdir().unwrap();
     // Another version than libtorch's, and a compiler that does not work.
     program(&dir.path().join("python"), &python("1.2.3", "compile"));
@@ -103,14 +103,14 @@ fn both_sides_take_turns() {
 }
 
 #[test]
-fn any_architecture_races_its_own_export() {
+fn any_architecture_is_timed_against_its_export_to_pytorch() {
     let dir = tempfile::tempdir().unwrap();
     let arch = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
         layers 1 of decoder { mixer gla { heads 2 } mlp swiglu { hidden 24 } } }
         arch b = a with { canon A }";
     fs::write(dir.path().join("a.canon"), arch).unwrap();
     // It ends unless it gets an exported module.
-    let module = r#"#!/bin/sh
+    let python = r#"#!/bin/sh
 case "$*" in
   -c*) echo 2.0; exit ;;
   *--module*) ;;
@@ -123,11 +123,11 @@ while read -r line; do case "$line" in "class Model(Parameters):") found=yes;; e
 echo '{"torch": "2.0", "threads": 1, "parameters": COUNT}'
 while read count; do echo '{"ms": [1000, 2000, 3000, 4000, 5000]}'; done
 "#;
-    let program_of = Program::new([("a.canon".to_owned(), arch.to_owned())], Std::Embedded);
-    let compiled = program_of.compile("a.canon", "b").0.unwrap();
+    let archs = Program::new([("a.canon".to_owned(), arch.to_owned())], Std::Embedded);
+    let compiled = archs.compile("a.canon", "b").0.unwrap();
     let params = compiled.graph.params();
     let count: i64 = params.iter().map(|param| param.shape.iter().product::<i64>()).sum();
-    program(&dir.path().join("python"), &module.replace("COUNT", &count.to_string()));
+    program(&dir.path().join("python"), &python.replace("COUNT", &count.to_string()));
     let output = peers(dir.path(), "a.canon --arch b --python ./python");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{message}");
@@ -145,19 +145,19 @@ while read count; do echo '{"ms": [1000, 2000, 3000, 4000, 5000]}'; done
 }
 
 #[test]
-fn a_process_that_ends_says_why() {
+fn a_process_that_fails_is_reported_with_its_last_lines() {
     let dir = tempfile::tempdir().unwrap();
     program(&dir.path().join("python"), &python("2.0", "eager"));
     let message = ["PyTorch eager of llama ended with exit code 1", "line one", "MemoryError"];
     refused(3, dir.path(), "--python ./python", &message);
-    let other = python("2.0", "nothing").replace("10235136", "5");
-    program(&dir.path().join("python"), &other);
+    let miscounting = python("2.0", "nothing").replace("10235136", "5");
+    program(&dir.path().join("python"), &miscounting);
     let message = ["PyTorch eager of llama has 5 parameters", "they cannot be compared"];
     refused(3, dir.path(), "--python ./python", &message);
 }
 
 #[test]
-fn a_python_is_found_named_or_made() {
+fn python_comes_from_the_path_an_option_or_a_new_environment() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let help = ["--make-environment` downloads it once (about 5 GB)", "cache/canonc/peers-"];
@@ -215,7 +215,7 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn only_numbers_are_answered_and_only_by_what_serves() {
+fn serve_refuses_bad_requests_and_benchmarks_that_cannot_serve() {
     let dir = tempfile::tempdir().unwrap();
     let arch = "arch a { vocab 50   dim 16   norm_eps 1e-5   init lingua
         layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";
@@ -231,7 +231,7 @@ fn only_numbers_are_answered_and_only_by_what_serves() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // One that refuses its options reads nothing.
+        // A process that refuses its options reads nothing.
         let _ = child.stdin.take().unwrap().write_all(input);
         let output = child.wait_with_output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())

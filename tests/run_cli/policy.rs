@@ -10,34 +10,36 @@ use super::super::{DEPO, Place, experiment};
 /// A run in bf16 is stopped and continued to the same bits; its plan, log and verification say bf16.
 #[test]
 fn bf16_runs_resumes_and_is_verified() {
-    let place = Place::new(&experiment(
+    let workspace = Place::new(&experiment(
         "small",
         DEPO,
         &[("[platform]", "[precision]\npolicy = \"bf16\"\n[platform]")],
     ));
-    let plan = place.exits(0, "graph --plan lockfiles/small.lock");
+    let plan = workspace.exits(0, "graph --plan lockfiles/small.lock");
     assert!(plan.contains("bf16[b, t, ") && plan.contains("rounded 0"), "{plan}");
-    place.exits(0, "run --dry-run");
-    place.exits(75, "run --stop-after-step 3");
-    place.exits(0, "run");
-    place.exits(0, "run --dir runs/whole");
+    workspace.exits(0, "run --dry-run");
+    workspace.exits(75, "run --stop-after-step 3");
+    workspace.exits(0, "run");
+    workspace.exits(0, "run --dir runs/whole");
     let weights = |run: &str| {
-        fs::read(place.path(&format!("runs/{run}/checkpoints/step-0000000006/weights.safetensors")))
-            .unwrap()
+        fs::read(
+            workspace.path(&format!("runs/{run}/checkpoints/step-0000000006/weights.safetensors")),
+        )
+        .unwrap()
     };
     assert!(weights("small") == weights("whole"));
-    place.exits(0, "verify small --replay");
+    workspace.exits(0, "verify small --replay");
 }
 
 #[test]
-fn a_gated_norm_can_be_asked_for_in_plain_operations() {
+fn a_lock_can_select_the_reference_kernel_of_a_gated_norm() {
     let arch = |platform: &str| {
         experiment("small_gdn", DEPO, &[("[platform]", &format!("[platform]\n{platform}"))])
     };
     let kernels = |platform: &str| {
-        let place = Place::new(&arch(platform));
-        place.exits(0, "run");
-        let text = fs::read_to_string(place.path("runs/small/kernels.txt")).unwrap();
+        let workspace = Place::new(&arch(platform));
+        workspace.exits(0, "run");
+        let text = fs::read_to_string(workspace.path("runs/small/kernels.txt")).unwrap();
         let norms: Vec<&str> =
             text.lines().filter(|line| line.contains("gated_rms_norm")).collect();
         assert!(!norms.is_empty(), "{text}");
@@ -51,26 +53,26 @@ fn a_gated_norm_can_be_asked_for_in_plain_operations() {
 }
 
 #[test]
-fn nothing_needs_to_be_measured() {
-    let place =
+fn a_run_without_metrics_finishes_and_is_verified() {
+    let workspace =
         Place::new(&experiment("small", DEPO, &[("windows = 2", "windows = 2\nmetrics = []")]));
-    place.exits(0, "run");
-    place.exits(0, "verify small");
-    let log = fs::read_to_string(place.path("runs/small/metrics.jsonl")).unwrap();
+    workspace.exits(0, "run");
+    workspace.exits(0, "verify small");
+    let log = fs::read_to_string(workspace.path("runs/small/metrics.jsonl")).unwrap();
     assert!(log.contains("\"eval_loss\":null,\"counted\":0"), "{log}");
 }
 
-/// The dry run takes a step and adds the memory that only the whole run needs. Tensors are most of the run's memory:
+/// The dry run takes a step and adds the memory that only the full run needs. Tensors are most of the run's memory:
 /// the pages of libtorch that are in memory differ by some 20 MiB between machines and starts.
 #[test]
 fn a_dry_run_predicts_the_peak_of_memory() {
-    let place = Place::new(&experiment("broad", DEPO, &[("sequences = 2", "sequences = 128")]));
-    let table = place.exits(0, "run --dry-run");
+    let workspace = Place::new(&experiment("broad", DEPO, &[("sequences = 2", "sequences = 128")]));
+    let table = workspace.exits(0, "run --dry-run");
     let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
     let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert!(row.contains(" MiB (weights"), "{row}");
-    place.exits(0, "run");
-    let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+    workspace.exits(0, "run");
+    let timings = fs::read_to_string(workspace.path("runs/small/timings.jsonl")).unwrap();
     let peaks = timings.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
         Some(line.get("peak_memory_bytes")?.as_f64().unwrap() / 1_048_576.0)
@@ -83,25 +85,25 @@ fn a_dry_run_predicts_the_peak_of_memory() {
 fn the_platform_section_is_the_environment_libtorch_starts_in() {
     let short = ("steps = 6", "steps = 3");
     let small = |changes: &[(&str, &str)]| experiment("small_canon", DEPO, changes);
-    let place = Place::new(&small(&[short]));
+    let workspace = Place::new(&small(&[short]));
     let two = "threads = 2\ncpu_capability = \"default\"\nblas = \"compatible\"";
-    place.lock("other", &Lock::Experiment(small(&[short, ("threads = 1", two)])));
-    place.exits(0, "run --lock lockfiles/small.lock --dir one");
-    place.exits(0, "run --lock lockfiles/other.lock --dir two");
-    let (one, two) = (place.attestation("one"), place.attestation("two"));
+    workspace.lock("other", &Lock::Experiment(small(&[short, ("threads = 1", two)])));
+    workspace.exits(0, "run --lock lockfiles/small.lock --dir one");
+    workspace.exits(0, "run --lock lockfiles/other.lock --dir two");
+    let (one, two) = (workspace.attestation("one"), workspace.attestation("two"));
     assert_eq!((one.lock, one.machine["threads"].as_str()), (two.lock, "1"));
     assert_ne!(one.platform, two.platform);
     assert_eq!(two.machine["threads"], "2");
     assert_eq!(two.machine["cpu_capability"].to_lowercase(), "default");
     assert_eq!(two.machine["env.MKL_CBWR"], "COMPATIBLE");
     // Other rounding, but the same run.
-    let (one, two) = (place.steps("one"), place.steps("two"));
+    let (one, two) = (workspace.steps("one"), workspace.steps("two"));
     assert_eq!((one.len(), two.len()), (3, 3));
     for (one, two) in one.iter().zip(&two) {
         assert_eq!((one.batch, one.counted), (two.batch, two.counted));
         let (one, two) = (one.loss.unwrap(), two.loss.unwrap());
         assert!((one - two).abs() < 2e-5 * one, "{one} {two}");
     }
-    let said = place.exits(2, "run --lock lockfiles/other.lock --dir one");
-    assert!(said.contains("another platform section"), "{said}");
+    let output = workspace.exits(2, "run --lock lockfiles/other.lock --dir one");
+    assert!(output.contains("another platform section"), "{output}");
 }

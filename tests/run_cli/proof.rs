@@ -14,11 +14,11 @@ fn key(name: &str) -> PathBuf {
 }
 
 /// Halves a step's loss and recomputes chain, checkpoints and attestation, as an attacker would.
-fn halve_loss(place: &Place, run: &str, step: u64) {
+fn halve_loss(workspace: &Place, run: &str, step: u64) {
     let tagged = |tag: &str, text: &str| Digest::of(tag, text).to_string();
-    let metrics = place.path(&format!("{run}/metrics.jsonl"));
+    let metrics = workspace.path(&format!("{run}/metrics.jsonl"));
     let before = fs::read_to_string(&metrics).unwrap();
-    let (mut after, mut chain, mut moved) = (String::new(), String::new(), Vec::new());
+    let (mut after, mut chain, mut replaced_digests) = (String::new(), String::new(), Vec::new());
     for line in before.lines() {
         let (body, old) = line.split_once(",\"chain\":\"").unwrap();
         let mut body = format!("{body}}}");
@@ -29,19 +29,21 @@ fn halve_loss(place: &Place, run: &str, step: u64) {
         }
         chain = tagged("canonc.metrics.v1", &format!("{chain}\n{body}"));
         after += &format!("{},\"chain\":\"{chain}\"}}\n", body.strip_suffix('}').unwrap());
-        moved.push((old.strip_suffix("\"}").unwrap().to_owned(), chain.clone()));
+        replaced_digests.push((old.strip_suffix("\"}").unwrap().to_owned(), chain.clone()));
     }
     assert_ne!(before, after);
     fs::write(metrics, after).unwrap();
     let mut sealed =
-        vec![(place.path(&format!("{run}/attestation.toml")), "canonc.attestation.v1")];
-    for entry in fs::read_dir(place.path(&format!("{run}/checkpoints"))).unwrap() {
+        vec![(workspace.path(&format!("{run}/attestation.toml")), "canonc.attestation.v1")];
+    for entry in fs::read_dir(workspace.path(&format!("{run}/checkpoints"))).unwrap() {
         sealed.push((entry.unwrap().path().join("checkpoint.toml"), "canonc.checkpoint.v1"));
     }
     for (file, tag) in sealed {
         let Ok(text) = fs::read_to_string(&file) else { continue };
         let (body, rest) = text.split_once("\n[seal]\n").unwrap();
-        let body = moved.iter().fold(body.to_owned(), |body, (old, new)| body.replace(old, new));
+        let body = replaced_digests
+            .iter()
+            .fold(body.to_owned(), |body, (old, new)| body.replace(old, new));
         let below = rest.split_once('\n').unwrap().1;
         let digest = tagged(tag, &body);
         fs::write(&file, format!("{body}\n[seal]\ndigest = \"{digest}\"\n{below}")).unwrap();
@@ -50,109 +52,134 @@ fn halve_loss(place: &Place, run: &str, step: u64) {
 
 #[test]
 fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(0, "run");
-    let said = place.exits(0, "verify --replay all small");
-    let closing = said.lines().find(|line| line.starts_with("recomputed: ")).unwrap();
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(0, "run");
+    let output = workspace.exits(0, "verify --replay all small");
+    let closing = output.lines().find(|line| line.starts_with("recomputed: ")).unwrap();
     let trusted = closing.split_once("taken on trust").unwrap().1;
     assert!(!trusted.contains("losses") && !trusted.contains("training"), "{closing}");
-    assert!(place.exits(0, "verify small").contains("losses and gradient norms"), "no replay");
+    assert!(workspace.exits(0, "verify small").contains("losses and gradient norms"), "no replay");
     // The word after `--replay` is a number, `all` or the run.
-    assert!(place.exits(0, "verify --replay small").contains("6 of 6 steps"));
-    assert!(place.exits(0, "verify --replay 2 small").contains("2 of 6 steps"));
+    assert!(workspace.exits(0, "verify --replay small").contains("6 of 6 steps"));
+    assert!(workspace.exits(0, "verify --replay 2 small").contains("2 of 6 steps"));
     for words in ["verify --replay few small", "verify --replay 0 small", "verify --replay 3"] {
-        assert!(place.exits(2, words).contains("canonc verify --replay [N|all] RUN"), "{words}");
-    }
-    assert!(place.exits(2, "verify lockfiles/small.lock --replay").contains("no steps to replay"));
-
-    let said = place.exits(0, "reproduce small");
-    assert!(
-        said.contains("same bits: 6 of 6 steps, 2 evaluations, every tensor of 2 checkpoints"),
-        "{said}"
-    );
-    let before = fs::read(place.path("runs/small/attestation.toml")).unwrap();
-    for out in ["runs/small", "runs/small/new/again"] {
-        let said = place.exits(2, &format!("reproduce small --out {out}"));
         assert!(
-            said.contains("is inside the run in") || said.contains("is the run itself"),
-            "{said}"
+            workspace.exits(2, words).contains("canonc verify --replay [N|all] RUN"),
+            "{words}"
         );
     }
-    place.exits(0, "reproduce small --out again");
-    place.holds("again");
-    let said = place.exits(0, "reproduce small --out again");
-    assert!(said.contains("`again` is already finished; nothing was trained"), "{said}");
-    place.exits(0, "reproduce small --against again");
-    assert!(fs::read(place.path("runs/small/attestation.toml")).unwrap() == before);
+    assert!(
+        workspace.exits(2, "verify lockfiles/small.lock --replay").contains("no steps to replay")
+    );
 
-    halve_loss(&place, "runs/small", 3);
-    place.exits(0, "verify --all small");
-    let said = place.exits(1, "verify small --replay all");
-    assert!(said.contains("BROKEN") && said.contains("step 3: loss was "), "{said}");
+    let output = workspace.exits(0, "reproduce small");
+    assert!(
+        output.contains("same bits: 6 of 6 steps, 2 evaluations, every tensor of 2 checkpoints"),
+        "{output}"
+    );
+    let before = fs::read(workspace.path("runs/small/attestation.toml")).unwrap();
+    for out in ["runs/small", "runs/small/new/again"] {
+        let output = workspace.exits(2, &format!("reproduce small --out {out}"));
+        assert!(
+            output.contains("is inside the run in") || output.contains("is the run itself"),
+            "{output}"
+        );
+    }
+    workspace.exits(0, "reproduce small --out again");
+    workspace.holds("again");
+    let output = workspace.exits(0, "reproduce small --out again");
+    assert!(output.contains("`again` is already finished; nothing was trained"), "{output}");
+    workspace.exits(0, "reproduce small --against again");
+    assert!(fs::read(workspace.path("runs/small/attestation.toml")).unwrap() == before);
+
+    halve_loss(&workspace, "runs/small", 3);
+    workspace.exits(0, "verify --all small");
+    let output = workspace.exits(1, "verify small --replay all");
+    assert!(output.contains("BROKEN") && output.contains("step 3: loss was "), "{output}");
     for (words, wrong) in [
         ("reproduce small", "only the log is wrong"),
         ("reproduce small --against again", "one of the logs is wrong"),
     ] {
-        let said = place.exits(1, words);
+        let output = workspace.exits(1, words);
         assert!(
-            said.contains("first difference: step 3: loss was ") && said.contains(wrong),
-            "{said}"
+            output.contains("first difference: step 3: loss was ") && output.contains(wrong),
+            "{output}"
         );
     }
-    let json = place.type_in("reproduce small --json").stdout;
+    let json = workspace.type_in("reproduce small --json").stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&json["same"], &json["first"]["place"]), (&false.into(), &"step 3".into()));
-    assert!(place.exits(2, "reproduce nowhere").contains("is not a run's folder"));
+    assert!(workspace.exits(2, "reproduce nowhere").contains("is not a run's folder"));
 }
 
 #[test]
 fn an_attestation_is_signed_and_the_signature_checked() {
-    let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 2")]));
+    let workspace = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 2")]));
     let sign = format!("sign small --key {}", key("ed25519").display());
-    assert!(place.exits(2, &sign).contains("is not a run's folder"));
-    place.exits(75, "run --stop-after-step 1");
-    let said = place.exits(1, &sign);
-    assert!(said.contains("is not finished") && said.contains("continue it with"), "{said}");
-    place.exits(0, "run");
-    assert!(place.exits(0, "verify small").contains("is not signed"));
-    let said = place.exits(0, &sign);
+    assert!(workspace.exits(2, &sign).contains("is not a run's folder"));
+    workspace.exits(75, "run --stop-after-step 1");
+    let output = workspace.exits(1, &sign);
+    assert!(output.contains("is not finished") && output.contains("continue it with"), "{output}");
+    workspace.exits(0, "run");
+    assert!(workspace.exits(0, "verify small").contains("is not signed"));
+    let output = workspace.exits(0, &sign);
     assert!(
-        said.contains("signed runs/small/attestation.toml with ssh-ed25519 key SHA256:"),
-        "{said}"
+        output.contains("signed runs/small/attestation.toml with ssh-ed25519 key SHA256:"),
+        "{output}"
     );
-    assert!(place.exits(2, &sign).contains("is already signed"));
-    place.exits(0, &format!("{sign} --replace"));
-    let said = place.exits(0, "verify small");
+    assert!(workspace.exits(2, &sign).contains("is already signed"));
+    workspace.exits(0, &format!("{sign} --replace"));
+    let output = workspace.exits(0, "verify small");
     assert!(
-        said.contains("the owner of the key was not checked") && !said.contains("other files"),
-        "{said}"
+        output.contains("the owner of the key was not checked") && !output.contains("other files"),
+        "{output}"
     );
 
+    assert_only_allowed_signers_pass(&workspace);
+    assert_ssh_keygen_accepts(&workspace);
+
+    // Change the timings below the seal, which no digest covers.
+    let attestation = workspace.path("runs/small/attestation.toml");
+    let mut text = fs::read_to_string(&attestation).unwrap();
+    text = text.replacen("processes = 2", "processes = 1", 1);
+    fs::write(&attestation, text).unwrap();
+    for words in ["verify small", "verify small --signers ada"] {
+        assert!(workspace.exits(1, words).contains("signature of the current file"), "{words}");
+    }
+    fs::remove_file(workspace.path("runs/small/attestation.toml.sig")).unwrap();
+    assert!(workspace.exits(1, "verify small --signers ada").contains("not signed"));
+}
+
+/// Leaves `ada`, a list of allowed signers that has the key. `bob` and `wrong` do not.
+fn assert_only_allowed_signers_pass(workspace: &Place) {
     let public = fs::read_to_string(key("ed25519.pub")).unwrap();
-    fs::write(place.path("ada"), format!("ada@lab.org {public}")).unwrap();
+    fs::write(workspace.path("ada"), format!("ada@lab.org {public}")).unwrap();
     fs::write(
-        place.path("bob"),
+        workspace.path("bob"),
         format!("bob@lab.org {}", fs::read_to_string(key("ecdsa.pub")).unwrap()),
     )
     .unwrap();
-    let said = place.exits(0, "verify small --signers ada --identity ada@lab.org");
-    assert!(said.contains("signed by ada@lab.org (ssh-ed25519 SHA256:"), "{said}");
+    let output = workspace.exits(0, "verify small --signers ada --identity ada@lab.org");
+    assert!(output.contains("signed by ada@lab.org (ssh-ed25519 SHA256:"), "{output}");
     assert!(
-        place
+        workspace
             .exits(1, "verify small --signers ada --identity bob@lab.org")
             .contains("not as bob@lab.org")
     );
-    assert!(place.exits(1, "verify small --signers bob").contains("which bob does not allow"));
-    assert!(place.exits(2, "verify small --identity ada@lab.org").contains("--signers"));
-    fs::write(place.path("wrong"), "ada@lab.org ssh-ed25519 AAAA\n").unwrap();
-    assert!(place.exits(2, "verify small --signers wrong").contains("wrong:1"));
+    assert!(workspace.exits(1, "verify small --signers bob").contains("which bob does not allow"));
+    assert!(workspace.exits(2, "verify small --identity ada@lab.org").contains("--signers"));
+    fs::write(workspace.path("wrong"), "ada@lab.org ssh-ed25519 AAAA\n").unwrap();
+    assert!(workspace.exits(2, "verify small --signers wrong").contains("wrong:1"));
+}
 
-    let attestation = place.path("runs/small/attestation.toml");
-    let signature = place.path("runs/small/attestation.toml.sig");
-    let is_accepted = |by: &str| {
+/// The same signature, checked by `ssh-keygen` with the signers of `ada`.
+fn assert_ssh_keygen_accepts(workspace: &Place) {
+    let attestation = workspace.path("runs/small/attestation.toml");
+    let signature = workspace.path("runs/small/attestation.toml.sig");
+    let is_accepted = |identity: &str| {
         Command::new("ssh-keygen")
-            .args(["-Y", "verify", "-n", "canonc-attestation", "-I", by, "-f"])
-            .arg(place.path("ada"))
+            .args(["-Y", "verify", "-n", "canonc-attestation", "-I", identity, "-f"])
+            .arg(workspace.path("ada"))
             .arg("-s")
             .arg(&signature)
             .stdin(fs::File::open(&attestation).unwrap())
@@ -171,14 +198,4 @@ fn an_attestation_is_signed_and_the_signature_checked() {
         )
         .unwrap(),
     }
-
-    // Change the timings below the seal, which no digest covers.
-    let mut text = fs::read_to_string(&attestation).unwrap();
-    text = text.replacen("processes = 2", "processes = 1", 1);
-    fs::write(&attestation, text).unwrap();
-    for words in ["verify small", "verify small --signers ada"] {
-        assert!(place.exits(1, words).contains("signature of the current file"), "{words}");
-    }
-    fs::remove_file(&signature).unwrap();
-    assert!(place.exits(1, "verify small --signers ada").contains("not signed"));
 }

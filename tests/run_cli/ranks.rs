@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::BufRead;
-use std::process::Child;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
 
 use lab::experiment::Shard;
 
 use super::super::{DEPO, Place, experiment, said, same, signal};
 
 /// Five micro-batches a step, so that no number of ranks but one divides them.
-fn place(steps: u64, more: &str) -> Place {
+fn five_micro_batches(steps: u64, more: &str) -> Place {
     let steps = format!("steps = {steps}");
     let platform = format!("{more}\n[platform]");
     let five = ("micro_batches = 2", "micro_batches = 5");
@@ -23,16 +24,16 @@ fn place(steps: u64, more: &str) -> Place {
 #[test]
 fn two_three_and_four_processes_have_the_bits_of_one() {
     for policy in ["f32", "bf16"] {
-        let place = place(6, &format!("[precision]\npolicy = \"{policy}\""));
-        place.exits(0, "run --dir straight");
-        let straight = place.bits("straight", 6);
+        let workspace = five_micro_batches(6, &format!("[precision]\npolicy = \"{policy}\""));
+        workspace.exits(0, "run --dir straight");
+        let straight = workspace.bits("straight", 6);
         for ranks in 2..5 {
             let run = format!("on{ranks}");
-            let said = place.exits(0, &format!("run --dir {run} --ranks {ranks}"));
-            assert!(said.contains("step 6/6"), "{said}");
-            same(&straight, &place.bits(&run, 6), &format!("{ranks} ranks, {policy}"));
-            place.holds(&run);
-            let machine = place.attestation(&run).machine;
+            let output = workspace.exits(0, &format!("run --dir {run} --ranks {ranks}"));
+            assert!(output.contains("step 6/6"), "{output}");
+            same(&straight, &workspace.bits(&run, 6), &format!("{ranks} ranks, {policy}"));
+            workspace.holds(&run);
+            let machine = workspace.attestation(&run).machine;
             assert_eq!(machine.get("ranks"), Some(&ranks.to_string()));
         }
     }
@@ -46,23 +47,23 @@ fn ranks_that_share_the_cores_have_the_bits_of_one() {
         ("micro_batches = 2", "micro_batches = 4"),
         ("threads = 1", ""),
     ];
-    let place = Place::new(&experiment("wide", DEPO, &changes));
-    place.exits(0, "run --dir straight");
-    place.exits(0, "run --dir shared --ranks 2");
-    same(&place.bits("straight", 3), &place.bits("shared", 3), "shared");
-    place.holds("shared");
+    let workspace = Place::new(&experiment("wide", DEPO, &changes));
+    workspace.exits(0, "run --dir straight");
+    workspace.exits(0, "run --dir shared --ranks 2");
+    same(&workspace.bits("straight", 3), &workspace.bits("shared", 3), "shared");
+    workspace.holds("shared");
 }
 
 #[test]
-fn a_run_goes_on_with_another_number_of_processes_each_time() {
-    let place = place(8, "");
-    place.exits(0, "run --dir straight");
+fn a_run_continues_with_any_number_of_processes() {
+    let workspace = five_micro_batches(8, "");
+    workspace.exits(0, "run --dir straight");
     for (ranks, step) in [(3, 2), (1, 4), (4, 6)] {
-        place.exits(75, &format!("run --dir moved --ranks {ranks} --stop-after-step {step}"));
+        workspace.exits(75, &format!("run --dir moved --ranks {ranks} --stop-after-step {step}"));
     }
-    place.exits(0, "run --dir moved --ranks 2");
-    same(&place.bits("straight", 8), &place.bits("moved", 8), "moved");
-    place.holds("moved");
+    workspace.exits(0, "run --dir moved --ranks 2");
+    same(&workspace.bits("straight", 8), &workspace.bits("moved", 8), "moved");
+    workspace.holds("moved");
 }
 
 /// The processes of a run by rank.
@@ -86,237 +87,279 @@ fn ranks_of(parent: &Child) -> BTreeMap<u32, u32> {
 }
 
 fn send(id: u32, name: &str) {
-    let status = std::process::Command::new("kill").args([name, &id.to_string()]).status().unwrap();
+    let status = Command::new("kill").args([name, &id.to_string()]).status().unwrap();
     assert!(status.success());
 }
 
-/// Starts a run, sends a signal to a rank after the first step, and returns the exit code and the output.
-fn hurt(place: &Place, words: &str, rank: u32, name: &str) -> (Option<i32>, String) {
-    let (mut child, mut lines) = place.start(words);
-    let mut told = String::new();
-    while !told.contains("step ") {
-        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
+/// Reads the output up to the line of the first step.
+fn until_first_step(lines: &mut dyn BufRead) -> String {
+    let mut output = String::new();
+    while !output.contains("step ") {
+        assert!(lines.read_line(&mut output).unwrap() > 0, "{output}");
     }
+    output
+}
+
+/// Starts a run, sends a signal to a rank after the first step, and returns the exit code and the output.
+fn run_and_signal_rank(
+    workspace: &Place,
+    words: &str,
+    rank: u32,
+    name: &str,
+) -> (Option<i32>, String) {
+    let (mut child, mut lines) = workspace.start(words);
+    let mut output = until_first_step(&mut lines);
     send(ranks_of(&child)[&rank], name);
-    while lines.read_line(&mut told).unwrap() > 0 {}
-    (child.wait().unwrap().code(), told)
+    while lines.read_line(&mut output).unwrap() > 0 {}
+    (child.wait().unwrap().code(), output)
 }
 
 #[test]
 fn a_rank_that_is_killed_ends_all_and_is_named() {
-    let place = place(40, "");
-    place.exits(0, "run --dir straight");
+    let workspace = five_micro_batches(40, "");
+    workspace.exits(0, "run --dir straight");
     for rank in [1, 2] {
-        let (code, told) = hurt(&place, "run --dir killed --ranks 3", rank, "-KILL");
-        assert_eq!(code, Some(3), "{told}");
-        assert!(told.contains(&format!("error: rank {rank} does not respond")), "{told}");
-        assert!(told.contains("continues from its last checkpoint"), "{told}");
+        let (code, output) =
+            run_and_signal_rank(&workspace, "run --dir killed --ranks 3", rank, "-KILL");
+        assert_eq!(code, Some(3), "{output}");
+        assert!(output.contains(&format!("error: rank {rank} does not respond")), "{output}");
+        assert!(output.contains("continues from its last checkpoint"), "{output}");
     }
-    let (code, told) = hurt(&place, "run --dir killed --ranks 3", 0, "-KILL");
-    assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains("rank 0 ended early"), "{told}");
-    place.exits(0, "run --dir killed --ranks 2");
-    same(&place.bits("straight", 40), &place.bits("killed", 40), "killed");
+    let (code, output) = run_and_signal_rank(&workspace, "run --dir killed --ranks 3", 0, "-KILL");
+    assert_eq!(code, Some(3), "{output}");
+    assert!(output.contains("rank 0 ended early"), "{output}");
+    workspace.exits(0, "run --dir killed --ranks 2");
+    same(&workspace.bits("straight", 40), &workspace.bits("killed", 40), "killed");
 }
 
 #[test]
 fn a_rank_that_hangs_ends_all_and_is_named() {
-    let place = place(300, "");
-    let (code, told) = hurt(&place, "run --dir hangs --ranks 3 --rank-timeout 3", 1, "-STOP");
-    assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains("rank 1 does not respond"), "{told}");
-    assert!(told.contains("killed: 1"), "{told}");
+    let workspace = five_micro_batches(300, "");
+    let (code, output) =
+        run_and_signal_rank(&workspace, "run --dir hangs --ranks 3 --rank-timeout 3", 1, "-STOP");
+    assert_eq!(code, Some(3), "{output}");
+    assert!(output.contains("rank 1 does not respond"), "{output}");
+    assert!(output.contains("killed: 1"), "{output}");
     // Rank 0 also hosts the rendezvous of the ranks, which then does not answer.
-    let (code, told) = hurt(&place, "run --dir leader --ranks 3 --rank-timeout 3", 0, "-STOP");
-    assert_eq!(code, Some(3), "{told}");
-    assert!(told.contains("rank 0 hangs, and the others gave up on it"), "{told}");
+    let (code, output) =
+        run_and_signal_rank(&workspace, "run --dir leader --ranks 3 --rank-timeout 3", 0, "-STOP");
+    assert_eq!(code, Some(3), "{output}");
+    assert!(output.contains("rank 0 hangs, and the others gave up on it"), "{output}");
 }
 
-/// No other process would end them.
 #[test]
 fn ranks_stop_when_the_process_that_started_them_is_killed() {
-    let place = place(300, "");
-    let (mut child, mut lines) = place.start("run --dir orphans --ranks 2");
-    let mut told = String::new();
-    while !told.contains("step ") {
-        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
-    }
+    let workspace = five_micro_batches(300, "");
+    let (mut child, mut lines) = workspace.start("run --dir orphans --ranks 2");
+    let mut output = until_first_step(&mut lines);
     send(child.id(), "-KILL");
     // Ends when the last rank has closed it.
-    while lines.read_line(&mut told).unwrap() > 0 {}
+    while lines.read_line(&mut output).unwrap() > 0 {}
     child.wait().unwrap();
-    assert!(told.contains("interrupted after step"), "{told}");
+    assert!(output.contains("interrupted after step"), "{output}");
 }
 
 #[test]
-fn any_rank_can_be_asked_to_stop() {
-    let place = place(300, "");
-    let (code, told) = hurt(&place, "run --dir stopped --ranks 3", 2, "-TERM");
-    assert_eq!(code, Some(75), "{told}");
-    assert!(told.contains("interrupted after step"), "{told}");
-    let (mut child, mut lines) = place.start("run --dir stopped --ranks 2");
-    let mut told = String::new();
-    while !told.contains("step ") {
-        assert!(lines.read_line(&mut told).unwrap() > 0, "{told}");
-    }
+fn sigterm_to_any_rank_stops_the_run() {
+    let workspace = five_micro_batches(300, "");
+    let (code, output) = run_and_signal_rank(&workspace, "run --dir stopped --ranks 3", 2, "-TERM");
+    assert_eq!(code, Some(75), "{output}");
+    assert!(output.contains("interrupted after step"), "{output}");
+    let (mut child, mut lines) = workspace.start("run --dir stopped --ranks 2");
+    let mut output = until_first_step(&mut lines);
     signal(&child, "-TERM");
-    while lines.read_line(&mut told).unwrap() > 0 {}
-    assert_eq!(child.wait().unwrap().code(), Some(75), "{told}");
+    while lines.read_line(&mut output).unwrap() > 0 {}
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{output}");
 }
 
 #[test]
-fn a_launcher_that_says_too_little_is_refused() {
-    let place = place(6, "");
+fn incomplete_variables_of_a_launcher_are_refused() {
+    let workspace = five_micro_batches(6, "");
     for (variables, wanted) in [
         ([("RANK", "5"), ("WORLD_SIZE", "2")], "RANK is 5 and WORLD_SIZE is 2"),
         ([("RANK", "one"), ("WORLD_SIZE", "2")], "RANK is `one`"),
         ([("RANK", "0"), ("WORLD_SIZE", "2")], "MASTER_ADDR"),
     ] {
-        let output = place.command("run").envs(variables).output().unwrap();
+        let output = workspace.command("run").envs(variables).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
         assert!(said(&output).contains(wanted), "{}", said(&output));
     }
     // One process under a launcher runs as one without a launcher.
-    let output = place.command("run").envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
+    let output =
+        workspace.command("run").envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
 }
 
 #[test]
 fn a_lock_for_several_devices_says_how_to_start_them() {
     let recipe = DEPO.replace("[platform]", "[platform]\ndevices = 2\nshard = \"optimizer\"");
-    let place = Place::new(&experiment("wide", &recipe, &[]));
-    let said = place.exits(3, "run");
-    assert!(said.contains("platform.devices = 2") && said.contains("--ranks 2"), "{said}");
-    place.exits(0, "run --ranks 2");
-    place.exits(0, "run --ranks 1 --dir alone");
-    same(&place.bits("runs/small", 6), &place.bits("alone", 6), "devices");
+    let workspace = Place::new(&experiment("wide", &recipe, &[]));
+    let output = workspace.exits(3, "run");
+    assert!(output.contains("platform.devices = 2") && output.contains("--ranks 2"), "{output}");
+    workspace.exits(0, "run --ranks 2");
+    workspace.exits(0, "run --ranks 1 --dir alone");
+    same(&workspace.bits("runs/small", 6), &workspace.bits("alone", 6), "devices");
 }
 
 #[test]
 fn more_ranks_than_micro_batches_are_refused() {
-    let place = place(6, "");
-    let said = place.exits(2, "run --ranks 6");
-    assert!(said.contains("6 ranks cannot share the 5 micro-batches"), "{said}");
-    assert!(!place.path("runs").exists());
+    let workspace = five_micro_batches(6, "");
+    let output = workspace.exits(2, "run --ranks 6");
+    assert!(output.contains("6 ranks cannot share the 5 micro-batches"), "{output}");
+    assert!(!workspace.path("runs").exists());
 }
 
-/// Kills ranks at random moments, again and again, until the run has survived so many; then lets it end.
-fn survives(kills: u32, seed: u64) {
-    let place = place(60, "");
-    place.exits(0, "run --dir straight");
-    let straight = place.bits("straight", 60);
-    // Marsaglia's xorshift.
-    let mut random = seed;
-    let mut below = |limit: u64| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random % limit
-    };
-    let mut run = 0;
-    let mut done = 0;
-    while done < kills {
-        let ranks = 2 + below(3);
-        let folder = format!("killed{run}");
-        let (mut child, mut lines) = place.start(&format!("run --dir {folder} --ranks {ranks}"));
-        // Up to the start of a step, the rendezvous, or before it.
-        let mut told = String::new();
-        for _ in 0..below(24) {
-            if lines.read_line(&mut told).unwrap() == 0 {
-                break;
-            }
-        }
-        for _ in 0..below(8_000_000) {
-            std::hint::spin_loop();
-        }
-        let victim = below(ranks) as u32;
-        let killed = match ranks_of(&child).get(&victim) {
-            // It may not be there yet, or not any more.
-            None => false,
-            Some(id) => {
-                let mut kill = std::process::Command::new("kill");
-                kill.args(["-KILL", &id.to_string()]).stderr(std::process::Stdio::null());
-                kill.status().unwrap().success()
-            }
-        };
-        while lines.read_line(&mut told).unwrap() > 0 {}
-        let code = child.wait().unwrap().code();
-        assert!(
-            [Some(0), Some(3)].contains(&code),
-            "{code:?} after killing rank {victim} of {ranks}: {told}"
-        );
-        if killed && code == Some(3) {
-            // On a busy machine another rank may be silent, too.
-            let names = |line: &str| {
-                let told =
-                    ["respond", "ended early", "failed"].iter().any(|word| line.contains(word));
-                let mut words = line.split(|c: char| !c.is_ascii_digit());
-                told && words.any(|word| word == victim.to_string())
-            };
-            let met = !told.contains("did not come in time");
-            assert!(!met || told.lines().any(names), "{victim}: {told}");
-            done += 1;
-        }
-        if code == Some(0) {
-            same(&straight, &place.bits(&folder, 60), &format!("{folder}: {told}"));
-            run += 1;
+/// Marsaglia's xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A run in which one rank was to be killed.
+struct KilledRun {
+    ranks: u64,
+    victim: u32,
+    /// The victim was there to be killed.
+    killed: bool,
+    code: Option<i32>,
+    output: String,
+}
+
+/// Starts a run on several ranks, and kills one of them at a random moment.
+fn run_and_kill_rank(workspace: &Place, folder: &str, random: &mut Random) -> KilledRun {
+    let ranks = 2 + random.below(3);
+    let (mut child, mut lines) = workspace.start(&format!("run --dir {folder} --ranks {ranks}"));
+    // Up to the start of a step, the rendezvous, or before it.
+    let mut output = String::new();
+    for _ in 0..random.below(24) {
+        if lines.read_line(&mut output).unwrap() == 0 {
+            break;
         }
     }
-    let folder = format!("killed{run}");
-    place.exits(0, &format!("run --dir {folder}"));
-    same(&straight, &place.bits(&folder, 60), &folder);
-    place.holds(&folder);
+    for _ in 0..random.below(8_000_000) {
+        std::hint::spin_loop();
+    }
+    let victim = random.below(ranks) as u32;
+    let killed = match ranks_of(&child).get(&victim) {
+        // It has not started yet, or has ended.
+        None => false,
+        Some(id) => {
+            let mut kill = Command::new("kill");
+            kill.args(["-KILL", &id.to_string()]).stderr(Stdio::null());
+            kill.status().unwrap().success()
+        }
+    };
+    while lines.read_line(&mut output).unwrap() > 0 {}
+    let code = child.wait().unwrap().code();
+    KilledRun { ranks, victim, killed, code, output }
+}
+
+/// The output of a run that a killed rank ended names it, unless the ranks had not met yet.
+fn assert_victim_is_named(run: &KilledRun) {
+    let KilledRun { victim, output, .. } = run;
+    // On a busy machine another rank may be silent, too.
+    let names_victim = |line: &str| {
+        let is_failure =
+            ["respond", "ended early", "failed"].iter().any(|word| line.contains(word));
+        let mut words = line.split(|c: char| !c.is_ascii_digit());
+        is_failure && words.any(|word| word == victim.to_string())
+    };
+    let met = !output.contains("did not come in time");
+    assert!(!met || output.lines().any(names_victim), "{victim}: {output}");
+}
+
+/// Kills ranks at random moments until runs have been ended by it so many times; then lets the last run finish.
+fn survives(kills: u32, seed: u64) {
+    let workspace = five_micro_batches(60, "");
+    workspace.exits(0, "run --dir straight");
+    let straight = workspace.bits("straight", 60);
+    let mut random = Random(seed);
+    let mut finished_runs = 0;
+    let mut successful_kills = 0;
+    while successful_kills < kills {
+        let folder = format!("killed{finished_runs}");
+        let run = run_and_kill_rank(&workspace, &folder, &mut random);
+        let KilledRun { ranks, victim, killed, code, ref output } = run;
+        assert!(
+            [Some(0), Some(3)].contains(&code),
+            "{code:?} after killing rank {victim} of {ranks}: {output}"
+        );
+        if killed && code == Some(3) {
+            assert_victim_is_named(&run);
+            successful_kills += 1;
+        }
+        if code == Some(0) {
+            same(&straight, &workspace.bits(&folder, 60), &format!("{folder}: {output}"));
+            finished_runs += 1;
+        }
+    }
+    let folder = format!("killed{finished_runs}");
+    workspace.exits(0, &format!("run --dir {folder}"));
+    same(&straight, &workspace.bits(&folder, 60), &folder);
+    workspace.holds(&folder);
 }
 
 /// Kills six times, or as often as `CANONC_KILLS`: fifty take minutes.
 #[test]
-fn a_rank_killed_at_random_moments_and_gone_on_with_is_the_straight_run() {
+fn a_run_whose_ranks_are_killed_at_random_has_the_bits_of_the_straight_run() {
     let kills = std::env::var("CANONC_KILLS").map_or(6, |count| count.parse().unwrap());
     survives(kills, 0x9e37_79b9_7f4a_7c15);
 }
 
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Starts one rank, as a launcher would.
+fn start_rank(workspace: &Place, rank: u32, world_size: u32, port: u16, words: &str) -> Child {
+    let mut command = workspace.command(&format!("run --rank-timeout 60 {words}"));
+    command
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", world_size.to_string())
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", port.to_string());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 #[test]
-fn a_rank_that_differs_or_fails_before_the_meeting_is_named() {
-    let place = place(6, "");
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |rank: u32, words: &str| {
-        let mut command = place.command(&format!("run --rank-timeout 60 {words}"));
-        command
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", "3")
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string());
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
-        command.spawn().unwrap()
-    };
-    let ended = |child: Child| {
+fn a_rank_with_other_options_or_another_lock_is_named() {
+    let workspace = five_micro_batches(6, "");
+    let port = free_port();
+    let start = |rank, words: &str| start_rank(&workspace, rank, 3, port, words);
+    let exit_code_and_output = |child: Child| {
         let output = child.wait_with_output().unwrap();
         (output.status.code(), said(&output))
     };
     let ranks = [start(0, ""), start(1, "--stop-after-step 3"), start(2, "")];
-    let ends: Vec<_> = ranks.into_iter().map(ended).collect();
-    for (code, told) in &ends {
-        assert_eq!(*code, Some(3), "{told}");
+    let ends: Vec<_> = ranks.into_iter().map(exit_code_and_output).collect();
+    for (code, output) in &ends {
+        assert_eq!(*code, Some(3), "{output}");
     }
     // Each rank compares itself with the others, and gets another's refusal if that comes first.
-    let named = |told: &str, ranks: [&str; 2], what: &str| {
-        ranks.iter().any(|both| told.contains(&format!("ranks {both} differ: ")))
-            && told.contains(what)
+    let names_difference = |output: &str, pairs: [&str; 2], what: &str| {
+        pairs.iter().any(|pair| output.contains(&format!("ranks {pair} differ: ")))
+            && output.contains(what)
     };
     let stop = "rank 1 has --stop-after-step 3";
-    assert!(named(&ends[0].1, ["1 and 0", "0 and 1"], stop), "{ends:?}");
-    assert!(!place.path("runs").exists(), "nothing was begun");
+    assert!(names_difference(&ends[0].1, ["1 and 0", "0 and 1"], stop), "{ends:?}");
+    assert!(!workspace.path("runs").exists(), "nothing was begun");
     // A rank with another lock, which its folder does not have.
-    let other = experiment(
+    let faster = experiment(
         "wide",
         DEPO,
         &[("lr = 0.01", "lr = 0.02"), ("micro_batches = 2", "micro_batches = 5")],
     );
-    place.lock("other", &lab::lock::Lock::Experiment(other));
+    workspace.lock("other", &lab::lock::Lock::Experiment(faster));
     let lock = "--lock lockfiles/small.lock";
     let ranks = [start(0, lock), start(1, lock), start(2, "--lock lockfiles/other.lock")];
-    let ends: Vec<_> = ranks.into_iter().map(ended).collect();
-    assert!(named(&ends[0].1, ["2 and 0", "0 and 2"], "rank 2 has lock"), "{ends:?}");
+    let ends: Vec<_> = ranks.into_iter().map(exit_code_and_output).collect();
+    assert!(names_difference(&ends[0].1, ["2 and 0", "0 and 2"], "rank 2 has lock"), "{ends:?}");
 }
 
 /// Compares what `--dry-run` predicts for a rank with the memory of two processes and the bytes that rank 0 received.
@@ -326,19 +369,19 @@ fn the_memory_of_a_rank_is_predicted_and_its_bytes_exactly() {
         [(Shard::None, "none"), (Shard::Optimizer, "optimizer"), (Shard::Full, "full")]
     {
         let platform = format!("[platform]\nshard = \"{word}\"");
-        let more = ("sequences = 2", "sequences = 32");
-        let changes = [more, ("steps = 6", "steps = 3"), ("[platform]", platform.as_str())];
+        let sequences = ("sequences = 2", "sequences = 32");
+        let changes = [sequences, ("steps = 6", "steps = 3"), ("[platform]", platform.as_str())];
         let experiment = experiment("large", DEPO, &changes);
-        let place = Place::new(&experiment);
-        let table = place.exits(0, "run --dry-run --ranks 2");
+        let workspace = Place::new(&experiment);
+        let table = workspace.exits(0, "run --dry-run --ranks 2");
         let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
         assert!(row.contains(" MiB for each of 2 ranks (weights"), "{row}");
         let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();
         // The allocator gives back what is freed: otherwise the peak also has what it keeps for later.
-        let mut run = place.command("run --ranks 2");
+        let mut run = workspace.command("run --ranks 2");
         let output = run.env("MALLOC_CONF", "dirty_decay_ms:0,muzzy_decay_ms:0").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+        let timings = fs::read_to_string(workspace.path("runs/small/timings.jsonl")).unwrap();
         let timings: Vec<serde_json::Value> =
             timings.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let peaks =
@@ -373,9 +416,9 @@ fn the_memory_of_a_rank_is_predicted_and_its_bytes_exactly() {
 /// The slowest rank of a step and its seconds, and the median of all, are in the timings.
 #[test]
 fn timings_name_the_slowest_rank_of_each_step() {
-    let place = place(4, "");
-    place.exits(0, "run --ranks 3");
-    let timings = fs::read_to_string(place.path("runs/small/timings.jsonl")).unwrap();
+    let workspace = five_micro_batches(4, "");
+    workspace.exits(0, "run --ranks 3");
+    let timings = fs::read_to_string(workspace.path("runs/small/timings.jsonl")).unwrap();
     let steps: Vec<serde_json::Value> = timings
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -397,22 +440,13 @@ fn timings_name_the_slowest_rank_of_each_step() {
 /// Each rank needs to see the run's folder to write its part of a checkpoint; else rank 0 writes all and reports that.
 #[test]
 fn a_rank_that_does_not_see_the_folder_leaves_checkpoints_to_rank_0() {
-    let place = place(6, "");
-    place.exits(0, "run --dir straight");
+    let workspace = five_micro_batches(6, "");
+    workspace.exits(0, "run --dir straight");
     let elsewhere = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let start = |rank: u32, dir: &str| {
-        let mut command = place.command(&format!("run --rank-timeout 60 --dir {dir}"));
-        command
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", "2")
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string());
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
-        command.spawn().unwrap()
-    };
-    let other = elsewhere.path().join("run");
-    let ranks = [start(0, "here"), start(1, &other.to_string_lossy())];
+    let port = free_port();
+    let start = |rank, dir: &str| start_rank(&workspace, rank, 2, port, &format!("--dir {dir}"));
+    let unseen = elsewhere.path().join("run");
+    let ranks = [start(0, "here"), start(1, &unseen.to_string_lossy())];
     let ends: Vec<_> = ranks
         .into_iter()
         .map(|child| {
@@ -423,7 +457,7 @@ fn a_rank_that_does_not_see_the_folder_leaves_checkpoints_to_rank_0() {
         .collect();
     let warning = "warning: rank 1 does not see the run's folder";
     assert_eq!(ends[0].matches(warning).count(), 1, "{ends:?}");
-    assert!(!other.exists());
-    same(&place.bits("straight", 6), &place.bits("here", 6), "here");
-    place.holds("here");
+    assert!(!unseen.exists());
+    same(&workspace.bits("straight", 6), &workspace.bits("here", 6), "here");
+    workspace.holds("here");
 }

@@ -21,13 +21,14 @@ arch llama { vocab 258  dim 32  norm_eps 1e-5  init lingua
   layers 2 of decoder { mixer attention { heads 4, kv_heads 2, rope { theta 10000, layout half } }  mlp swiglu { hidden 64 } } }
 ";
 
-struct Place {
+/// A folder with archs and their weights.
+struct ModelFolder {
     root: tempfile::TempDir,
 }
 
-impl Place {
-    /// A folder with the archs and their weights: large ones, so that a token is much likelier than the next.
-    fn new() -> Place {
+impl ModelFolder {
+    /// Large weights, so that a token is much likelier than the next.
+    fn new() -> ModelFolder {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a.canon"), ARCHS).unwrap();
         let program = Program::new([("a.canon".to_owned(), ARCHS.to_owned())], Std::Embedded);
@@ -36,7 +37,7 @@ impl Place {
             let weights = Weights::init(&compiled.graph, 7).unwrap();
             weights.save(&root.path().join(format!("{name}.safetensors"))).unwrap();
         }
-        Place { root }
+        ModelFolder { root }
     }
 
     fn command(&self, words: &str) -> Command {
@@ -59,16 +60,16 @@ impl Place {
 
     fn works(&self, words: &str) -> String {
         let output = self.type_in(words, b"");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words}: {stderr}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     fn refused(&self, code: i32, words: &str, part: &str) {
         let output = self.type_in(words, b"");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
-        assert!(said.contains(part), "{words}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words}: {stderr}");
+        assert!(stderr.contains(part), "{words}: {stderr}");
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -110,9 +111,9 @@ impl Server {
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         if line.is_empty() {
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            panic!("it does not serve: {said}");
+            let mut stderr = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+            panic!("it does not serve: {stderr}");
         }
         let address =
             line.split_once("http://").unwrap().1.trim().trim_end_matches("/v1").to_owned();
@@ -145,9 +146,9 @@ impl Server {
         let status =
             Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(status.success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap().code(), stderr)
     }
 }
 
@@ -160,35 +161,35 @@ impl Drop for Server {
 }
 
 #[test]
-fn an_answer_is_that_of_generate() {
-    let place = Place::new();
-    let server = place.serve(MIXED);
+fn serve_answers_as_generate_does() {
+    let folder = ModelFolder::new();
+    let server = folder.serve(MIXED);
     assert!(server.line.starts_with("serving `mixed` at http://127.0.0.1:"), "{}", server.line);
-    for (prompt, seed, words, more) in [
+    for (prompt, seed, options, fields) in [
         ("Once", 4, "", json!({})),
         ("upon", 5, "--temperature 0", json!({ "temperature": 0 })),
         ("a time", 6, "--top-k 5 --temperature 0.8", json!({ "top_k": 5, "temperature": 0.8 })),
         ("there", 7, "--top-p 0.4", json!({ "top_p": 0.4 })),
     ] {
         let mut body = json!({ "prompt": prompt, "seed": seed, "max_tokens": 24 });
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let answer = server.complete(&body);
-        let mut command = place
-            .command(&format!("generate {MIXED} --json --max-tokens 24 --seed {seed} {words}"));
+        let mut command = folder
+            .command(&format!("generate {MIXED} --json --max-tokens 24 --seed {seed} {options}"));
         let output = command.args(["--prompt", prompt]).output().unwrap();
         let wanted: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["choices"][0]["text"], wanted["text"], "{body}");
     }
-    let (code, said) = server.end("-TERM");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("ended"), "{said}");
+    let (code, stderr) = server.end("-TERM");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("ended"), "{stderr}");
 }
 
 /// Probabilities to the last bit.
 #[test]
 fn an_answer_has_the_same_bits_at_any_number_of_requests() {
-    let place = Place::new();
-    let server = place.serve(MIXED);
+    let folder = ModelFolder::new();
+    let server = folder.serve(MIXED);
     let body = |n: usize| {
         let prompt = "Once upon a time there was a cat. ".repeat(12);
         json!({
@@ -201,10 +202,10 @@ fn an_answer_has_the_same_bits_at_any_number_of_requests() {
     for round in 0..2usize {
         std::thread::scope(|scope| {
             let order = (0..32).map(|n| (n * 13 + round * 5) % 32);
-            let asked: Vec<_> = order.map(|n| scope.spawn(move || (n, choices(n)))).collect();
-            for one in asked {
-                let (n, found) = one.join().unwrap();
-                assert_eq!(found, alone[n], "request {n}");
+            let requests: Vec<_> = order.map(|n| scope.spawn(move || (n, choices(n)))).collect();
+            for request in requests {
+                let (n, answer) = request.join().unwrap();
+                assert_eq!(answer, alone[n], "request {n}");
             }
         });
     }
@@ -220,25 +221,25 @@ fn an_answer_has_the_same_bits_at_any_number_of_requests() {
 
 #[test]
 fn an_exported_folder_serves_and_generates_with_its_tokenizer() {
-    let place = Place::new();
+    let folder = ModelFolder::new();
     let weights = "a.canon --arch llama --weights llama.safetensors";
-    for (name, more) in [("plain", ""), ("own", "")] {
+    for name in ["plain", "own"] {
         let arch = if name == "plain" { weights.to_owned() } else { MIXED.to_owned() };
-        place.works(&format!("export {arch} --to hf --out {name} {more}"));
-        // As the folder of a run on bytes has.
+        folder.works(&format!("export {arch} --to hf --out {name}"));
+        // The tokenizer that a run on bytes has.
         let bytes = interop::tokenizer::Tokenizer::bytes(256, 257);
-        fs::write(place.path(name).join("tokenizer.json"), &bytes.json).unwrap();
+        fs::write(folder.path(name).join("tokenizer.json"), &bytes.json).unwrap();
         let template =
             "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}";
         let config =
             json!({ "bos_token": "<|bos|>", "eos_token": "<|eos|>", "chat_template": template });
-        fs::write(place.path(name).join("tokenizer_config.json"), config.to_string()).unwrap();
-        let server = place.serve(name);
+        fs::write(folder.path(name).join("tokenizer_config.json"), config.to_string()).unwrap();
+        let server = folder.serve(name);
         assert!(server.line.starts_with(&format!("serving `{name}` at ")), "{}", server.line);
         let body = json!({ "prompt": "Once", "seed": 4, "max_tokens": 24 });
         let answer = server.complete(&body);
         let mut command =
-            place.command(&format!("generate {name} --json --max-tokens 24 --seed 4"));
+            folder.command(&format!("generate {name} --json --max-tokens 24 --seed 4"));
         let output = command.args(["--prompt", "Once"]).output().unwrap();
         let wanted: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
@@ -255,8 +256,8 @@ fn an_exported_folder_serves_and_generates_with_its_tokenizer() {
         let (status, text) = server.ask("POST", "/v1/chat/completions", "", &body);
         assert!(status == 400 && text.contains("special token"), "{text}");
         drop(server);
-        fs::remove_file(place.path(name).join("tokenizer.json")).unwrap();
-        let server = place.serve(name);
+        fs::remove_file(folder.path(name).join("tokenizer.json")).unwrap();
+        let server = folder.serve(name);
         let (status, text) = server.ask("POST", "/v1/completions", "", r#"{"prompt": "a"}"#);
         assert!(
             status == 400 && text.contains("has no tokenizer.json; name one with --tokenizer-file; give a list of token ids"),
@@ -268,12 +269,12 @@ fn an_exported_folder_serves_and_generates_with_its_tokenizer() {
 
 #[test]
 fn a_token_comes_from_a_file_or_a_variable() {
-    let place = Place::new();
-    fs::write(place.path("token"), "s3cret\n").unwrap();
-    let mut by_variable = place.command(&format!("serve {MIXED} --port 0 --name mine"));
+    let folder = ModelFolder::new();
+    fs::write(folder.path("token"), "s3cret\n").unwrap();
+    let mut by_variable = folder.command(&format!("serve {MIXED} --port 0 --name mine"));
     by_variable.env("CANONC_SERVE_TOKEN", "s3cret");
     for server in [
-        place.serve(&format!("{MIXED} --token-file token --name mine")),
+        folder.serve(&format!("{MIXED} --token-file token --name mine")),
         Server::start(&mut by_variable),
     ] {
         assert_eq!(server.ask("GET", "/health", "", "").0, 200);
@@ -284,22 +285,22 @@ fn a_token_comes_from_a_file_or_a_variable() {
         assert!(status == 200 && text.contains("\"mine\""), "{text}");
         let words = fs::read(format!("/proc/{}/cmdline", server.child.id())).unwrap();
         assert!(!String::from_utf8_lossy(&words).contains("s3cret"));
-        let (code, said) = server.end("-INT");
-        assert_eq!(code, Some(0), "{said}");
-        assert!(!said.contains("s3cret"), "{said}");
+        let (code, stderr) = server.end("-INT");
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(!stderr.contains("s3cret"), "{stderr}");
     }
 }
 
 #[test]
 fn what_cannot_be_served_is_refused() {
-    let place = Place::new();
-    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = other.local_addr().unwrap().port();
-    place.refused(3, &format!("serve {MIXED} --port {port}"), &format!("port {port} is in use"));
-    fs::write(place.path("empty"), " \n").unwrap();
-    fs::write(place.path("bad.jinja"), "{% for %}").unwrap();
-    fs::write(place.path("none.json"), "{}").unwrap();
-    fs::create_dir(place.path("folder")).unwrap();
+    let folder = ModelFolder::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    folder.refused(3, &format!("serve {MIXED} --port {port}"), &format!("port {port} is in use"));
+    fs::write(folder.path("empty"), " \n").unwrap();
+    fs::write(folder.path("bad.jinja"), "{% for %}").unwrap();
+    fs::write(folder.path("none.json"), "{}").unwrap();
+    fs::create_dir(folder.path("folder")).unwrap();
     for (words, part) in [
         (format!("serve {MIXED} --port 70000"), "from 0 to 65535"),
         (format!("serve {MIXED} --port 0 --host nowhere"), "--host"),
@@ -319,29 +320,30 @@ fn what_cannot_be_served_is_refused() {
         (format!("generate {MIXED} --interactive --prompt a"), "cannot be used with"),
         (format!("generate {MIXED} --prompt a --top-p 0"), "above 0 and at most 1"),
     ] {
-        place.refused(2, &words, part);
+        folder.refused(2, &words, part);
     }
 }
 
 #[test]
-fn a_line_is_a_prompt_and_an_empty_one_goes_on() {
-    let place = Place::new();
+fn interactive_takes_each_line_as_a_prompt_and_continues_on_an_empty_one() {
+    let folder = ModelFolder::new();
     let words = format!("generate {MIXED} --max-tokens 9 --seed 3");
-    let output = place.type_in(&format!("{words} --interactive"), "Once\n\nhé\n".as_bytes());
+    let output = folder.type_in(&format!("{words} --interactive"), "Once\n\nhé\n".as_bytes());
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let alone = |prompt: &str, count: usize| {
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let generated = |prompt: &str, count: usize| {
         let mut command =
-            place.command(&format!("generate {MIXED} --json --seed 3 --max-tokens {count}"));
+            folder.command(&format!("generate {MIXED} --json --seed 3 --max-tokens {count}"));
         let output = command.args(["--prompt", prompt]).output().unwrap();
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         value["text"].as_str().unwrap().to_owned()
     };
-    // 18 tokens in two lines, unless a text ended before; what is incomplete at a line's end comes with the next line.
-    let (one, both, other) = (alone("Once", 9), alone("Once", 18), alone("hé", 9));
-    assert!(both.starts_with(one.trim_end_matches('\u{fffd}')));
-    let first = said.replacen('\n', "", said.matches('\n').count());
-    let wanted = format!("{both}{other}").replace('\n', "");
-    let kept = |text: &str| text.replace('\u{fffd}', "");
-    assert_eq!(kept(&first), kept(&wanted), "{said:?}");
+    // 18 tokens in two lines, unless a text ended before; a character that is incomplete at a line's end comes with the
+    // next line.
+    let (half, full, second) = (generated("Once", 9), generated("Once", 18), generated("hé", 9));
+    assert!(full.starts_with(half.trim_end_matches('\u{fffd}')));
+    let texts = printed.replacen('\n', "", printed.matches('\n').count());
+    let wanted = format!("{full}{second}").replace('\n', "");
+    let complete = |text: &str| text.replace('\u{fffd}', "");
+    assert_eq!(complete(&texts), complete(&wanted), "{printed:?}");
 }

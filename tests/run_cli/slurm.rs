@@ -6,11 +6,12 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::super::{DEPO, Place, experiment, said, same};
+use super::super::{DEPO, Place, experiment, said, same, signal};
 use super::compare::comparison;
 
 const SRUN: &str = r#"#!/bin/bash
@@ -59,7 +60,7 @@ impl Slurm {
     }
 
     /// Starts a script as `sbatch` would, in a task of its array.
-    fn submit(&self, place: &Place, script: &Path, job: u32, task: u32) -> Child {
+    fn submit(&self, workspace: &Place, script: &Path, job: u32, task: u32) -> Child {
         let text = fs::read_to_string(script).unwrap();
         let option = |name: &str| {
             let line =
@@ -70,7 +71,7 @@ impl Slurm {
         let tasks = number("nodes") * number("ntasks-per-node");
         let path = format!("{}:{}", self.home.path().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("bash");
-        command.arg(script).current_dir(place.root.path());
+        command.arg(script).current_dir(workspace.root.path());
         command
             .env("PATH", path)
             .env("FAKE_TASKS", tasks.to_string())
@@ -98,8 +99,8 @@ fn ended(child: Child) -> (Option<i32>, String) {
     (output.status.code(), said(&output))
 }
 
-/// The end of a lock's recipe, with five micro-batches.
-fn place(steps: u64) -> Place {
+/// A lock with five micro-batches.
+fn five_micro_batches(steps: u64) -> Place {
     let steps = format!("steps = {steps}");
     let five = ("micro_batches = 2", "micro_batches = 5");
     Place::new(&experiment("wide", DEPO, &[("steps = 6", &steps), five]))
@@ -107,50 +108,50 @@ fn place(steps: u64) -> Place {
 
 #[test]
 fn an_exported_script_trains_with_ranks_and_has_the_bits_of_one_process() {
-    let place = place(6);
-    place.exits(0, "run --dir straight");
-    let said = place.exits(0, "export lockfiles/small.lock --to slurm --ranks 3 --out job");
-    assert!(said.contains("job/launch.sh") && said.contains("job/small.lock"), "{said}");
+    let workspace = five_micro_batches(6);
+    workspace.exits(0, "run --dir straight");
+    let output = workspace.exits(0, "export lockfiles/small.lock --to slurm --ranks 3 --out job");
+    assert!(output.contains("job/launch.sh") && output.contains("job/small.lock"), "{output}");
     let slurm = Slurm::new();
-    let script = place.path("job/launch.sh");
-    let (code, said) = ended(slurm.submit(&place, &script, 7, 0));
-    assert_eq!(code, Some(0), "{said}");
-    same(&place.bits("straight", 6), &place.bits("runs/small", 6), "Slurm");
-    assert_eq!(place.attestation("runs/small").machine.get("ranks"), Some(&"3".to_owned()));
-    place.holds("runs/small");
+    let script = workspace.path("job/launch.sh");
+    let (code, output) = ended(slurm.submit(&workspace, &script, 7, 0));
+    assert_eq!(code, Some(0), "{output}");
+    same(&workspace.bits("straight", 6), &workspace.bits("runs/small", 6), "Slurm");
+    assert_eq!(workspace.attestation("runs/small").machine.get("ranks"), Some(&"3".to_owned()));
+    workspace.holds("runs/small");
     assert_eq!(slurm.requeued(), "");
-    let said = place.exits(2, "export lockfiles/small.lock --to slurm --ranks 6 --out other");
-    assert!(said.contains("6 ranks cannot share the 5 micro-batches"), "{said}");
-    let said = place
+    let output = workspace.exits(2, "export lockfiles/small.lock --to slurm --ranks 6 --out other");
+    assert!(output.contains("6 ranks cannot share the 5 micro-batches"), "{output}");
+    let output = workspace
         .exits(2, "export lockfiles/small.lock --to slurm --ranks 3 --gpus-per-node 2 --out other");
-    assert!(said.contains("3 ranks do not fill machines of 2"), "{said}");
+    assert!(output.contains("3 ranks do not fill machines of 2"), "{output}");
     // A run's folder is continued where it is.
-    place.exits(75, "run --dir elsewhere --stop-after-step 2");
-    place.exits(0, "export elsewhere --to slurm --ranks 2 --out again");
-    let (code, said) = ended(slurm.submit(&place, &place.path("again/launch.sh"), 8, 0));
-    assert_eq!(code, Some(0), "{said}");
-    same(&place.bits("straight", 6), &place.bits("elsewhere", 6), "continued");
+    workspace.exits(75, "run --dir elsewhere --stop-after-step 2");
+    workspace.exits(0, "export elsewhere --to slurm --ranks 2 --out again");
+    let (code, output) = ended(slurm.submit(&workspace, &workspace.path("again/launch.sh"), 8, 0));
+    assert_eq!(code, Some(0), "{output}");
+    same(&workspace.bits("straight", 6), &workspace.bits("elsewhere", 6), "continued");
 }
 
 #[test]
 fn before_the_end_of_its_time_a_job_stops_with_a_checkpoint_and_is_queued_again() {
-    let place = place(300);
-    place.exits(0, "export lockfiles/small.lock --to slurm --ranks 3 --out job");
+    let workspace = five_micro_batches(300);
+    workspace.exits(0, "export lockfiles/small.lock --to slurm --ranks 3 --out job");
     let slurm = Slurm::new();
-    let script = place.path("job/launch.sh");
-    let mut child = slurm.submit(&place, &script, 9, 0);
-    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
-    let mut told = String::new();
-    while !told.contains("step ") {
-        assert!(std::io::BufRead::read_line(&mut lines, &mut told).unwrap() > 0, "{told}");
+    let script = workspace.path("job/launch.sh");
+    let mut child = slurm.submit(&workspace, &script, 9, 0);
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut output = String::new();
+    while !output.contains("step ") {
+        assert!(lines.read_line(&mut output).unwrap() > 0, "{output}");
     }
     // Slurm signals the tasks of a step; here only one of them, which is enough.
     let pids = fs::read_to_string(slurm.home.path().join("pids")).unwrap();
     let last = pids.split_whitespace().last().unwrap();
     assert!(Command::new("kill").args(["-USR2", last]).status().unwrap().success());
-    while std::io::BufRead::read_line(&mut lines, &mut told).unwrap() > 0 {}
-    assert_eq!(child.wait().unwrap().code(), Some(75), "{told}");
-    assert!(told.contains("interrupted after step"), "{told}");
+    while lines.read_line(&mut output).unwrap() > 0 {}
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{output}");
+    assert!(output.contains("interrupted after step"), "{output}");
     assert_eq!(slurm.requeued(), "9\n");
 }
 
@@ -160,75 +161,81 @@ const COMPARED: &str =
 #[test]
 fn an_array_of_workers_trains_each_missing_run_once() {
     let short: &[(&str, &str)] = &[("steps = 6", "steps = 3")];
-    let place =
+    let workspace =
         comparison(&[("plain", "small", short), ("treated", "small_canon", short)], COMPARED);
-    place.exits(0, "build both.toml");
-    let output = place.type_in("compare lockfiles/both.lock --to slurm");
+    workspace.exits(0, "build both.toml");
+    let output = workspace.type_in("compare lockfiles/both.lock --to slurm");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    let script = place.path("it's.sh");
+    let script = workspace.path("it's.sh");
     fs::write(&script, &output.stdout).unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("--array=0-3\n") && text.contains("4 missing runs"), "{text}");
     // A worker on another machine died while it trained this run, a day ago.
-    let claims = place.path("runs/both/claims");
+    let claims = workspace.path("runs/both/claims");
     fs::create_dir_all(&claims).unwrap();
     let dead = fs::File::create(claims.join("both-plain-seed1.1")).unwrap();
     let day = std::time::Duration::from_secs(86_400);
     dead.set_modified(std::time::SystemTime::now() - day).unwrap();
-    // Another one trains this run now.
+    // Another worker trains this run now.
     fs::write(claims.join("both-treated-seed2.1"), "process 1 on node17").unwrap();
     let slurm = Slurm::new();
-    let workers: Vec<Child> = (0..3).map(|task| slurm.submit(&place, &script, 5, task)).collect();
+    let workers: Vec<Child> =
+        (0..3).map(|task| slurm.submit(&workspace, &script, 5, task)).collect();
     let ends: Vec<_> = workers.into_iter().map(ended).collect();
-    let told: String = ends.iter().map(|(_, told)| told.as_str()).collect();
-    assert!(ends.iter().all(|(code, _)| *code == Some(0)), "{told}");
-    assert!(told.contains("both-treated-seed2 is being trained by process 1 on node17"), "{told}");
+    let output: String = ends.iter().map(|(_, output)| output.as_str()).collect();
+    assert!(ends.iter().all(|(code, _)| *code == Some(0)), "{output}");
+    assert!(
+        output.contains("both-treated-seed2 is being trained by process 1 on node17"),
+        "{output}"
+    );
     for run in ["both-plain-seed1", "both-plain-seed2", "both-treated-seed1"] {
-        place.holds(&format!("runs/both/{run}"));
+        workspace.holds(&format!("runs/both/{run}"));
         let events =
-            fs::read_to_string(place.path(&format!("runs/both/{run}/events.jsonl"))).unwrap();
+            fs::read_to_string(workspace.path(&format!("runs/both/{run}/events.jsonl"))).unwrap();
         assert_eq!(events.matches("\"started\"").count(), 1, "{run}: {events}");
-        assert_eq!(told.matches(&format!("run {run}\n")).count(), 1, "{told}");
+        assert_eq!(output.matches(&format!("run {run}\n")).count(), 1, "{output}");
     }
-    assert!(!place.path("runs/both/both-treated-seed2").exists());
+    assert!(!workspace.path("runs/both/both-treated-seed2").exists());
     // That worker has ended: its run is the only missing one.
     fs::remove_file(claims.join("both-treated-seed2.1")).unwrap();
-    place.exits(0, "compare lockfiles/both.lock --work");
-    let said = place.exits(0, "compare lockfiles/both.lock");
-    assert!(said.contains("Means over 2 seeds"), "{said}");
-    assert_eq!(said.matches("already finished").count(), 4, "{said}");
-    let said = place.exits(2, "compare lockfiles/both.lock --to slurm");
-    assert!(said.contains("no run is missing"), "{said}");
+    workspace.exits(0, "compare lockfiles/both.lock --work");
+    let output = workspace.exits(0, "compare lockfiles/both.lock");
+    assert!(output.contains("Means over 2 seeds"), "{output}");
+    assert_eq!(output.matches("already finished").count(), 4, "{output}");
+    let output = workspace.exits(2, "compare lockfiles/both.lock --to slurm");
+    assert!(output.contains("no run is missing"), "{output}");
 }
 
 #[test]
 fn a_worker_that_is_stopped_gives_its_run_back() {
     let long: &[(&str, &str)] = &[("steps = 6", "steps = 400")];
-    let place = comparison(&[("plain", "small", long), ("treated", "small_canon", long)], COMPARED);
-    place.exits(0, "build both.toml");
-    let (mut child, mut lines) = place.start("compare lockfiles/both.lock --work");
-    let mut told = String::new();
-    while !told.contains("step ") {
-        assert!(std::io::BufRead::read_line(&mut lines, &mut told).unwrap() > 0, "{told}");
+    let workspace =
+        comparison(&[("plain", "small", long), ("treated", "small_canon", long)], COMPARED);
+    workspace.exits(0, "build both.toml");
+    let (mut child, mut lines) = workspace.start("compare lockfiles/both.lock --work");
+    let mut output = String::new();
+    while !output.contains("step ") {
+        assert!(lines.read_line(&mut output).unwrap() > 0, "{output}");
     }
-    let claims = || fs::read_dir(place.path("runs/both/claims")).unwrap().count();
+    let claims = || fs::read_dir(workspace.path("runs/both/claims")).unwrap().count();
     assert_eq!(claims(), 1);
-    super::super::signal(&child, "-USR2");
-    while std::io::BufRead::read_line(&mut lines, &mut told).unwrap() > 0 {}
-    assert_eq!(child.wait().unwrap().code(), Some(75), "{told}");
+    signal(&child, "-USR2");
+    while lines.read_line(&mut output).unwrap() > 0 {}
+    assert_eq!(child.wait().unwrap().code(), Some(75), "{output}");
     assert_eq!(claims(), 0);
-    assert!(told.contains("interrupted after step"), "{told}");
+    assert!(output.contains("interrupted after step"), "{output}");
 }
 
 #[test]
 fn a_run_stops_after_a_time_and_before_the_end_of_a_job() {
-    let place = place(100_000);
-    let said = place.exits(75, "run --stop-after 1s --dir timed");
-    assert!(said.contains("interrupted"), "{said}");
-    let said = place.exits(2, "run --stop-after 5x");
-    assert!(said.contains("give 90s, 30m or 3h50m"), "{said}");
+    let workspace = five_micro_batches(100_000);
+    let output = workspace.exits(75, "run --stop-after 1s --dir timed");
+    assert!(output.contains("interrupted"), "{output}");
+    let output = workspace.exits(2, "run --stop-after 5x");
+    assert!(output.contains("give 90s, 30m or 3h50m"), "{output}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let end = (now.as_secs() + 3).to_string();
-    let output = place.command("run --dir job").env("SLURM_JOB_END_TIME", end).output().unwrap();
-    assert_eq!(output.status.code(), Some(75), "{}", super::super::said(&output));
+    let output =
+        workspace.command("run --dir job").env("SLURM_JOB_END_TIME", end).output().unwrap();
+    assert_eq!(output.status.code(), Some(75), "{}", said(&output));
 }

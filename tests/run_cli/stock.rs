@@ -29,52 +29,53 @@ fn config(folder: &Path) -> Value {
 #[test]
 fn a_class_comes_in_as_an_arch_with_its_logits_and_goes_out_as_that_class() {
     for name in &folders("stock") {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let source = golden(name).to_string_lossy().into_owned();
-        let listed = works(place, &["import", &source, "--out", "in", "--name", "model"]);
+        let listed = works(folder, &["import", &source, "--out", "in", "--name", "model"]);
         assert_eq!(listed, "in/arch/model.canon\nin/weights.safetensors\n", "{name}");
-        works(place, &["check", "in/arch/model.canon"]);
-        works(place, &["fmt", "--check", "in/arch/model.canon"]);
+        works(folder, &["check", "in/arch/model.canon"]);
+        works(folder, &["fmt", "--check", "in/arch/model.canon"]);
         // A recipe beside it trains the arch.
-        fs::create_dir(place.join("in/recipes")).unwrap();
+        fs::create_dir(folder.join("in/recipes")).unwrap();
         let recipe = format!("arch = \"../arch/model.canon\"\n{DEPO}");
-        fs::write(place.join("in/recipes/small.toml"), recipe).unwrap();
-        works(place, &["build", "in/recipes/small.toml"]);
-        works(place, &["build", "--check", "in/recipes/small.toml"]);
-        let lock = fs::read_to_string(place.join("lockfiles/small.lock")).unwrap();
-        let origins = fs::read_to_string(place.join("in/import.toml")).unwrap();
+        fs::write(folder.join("in/recipes/small.toml"), recipe).unwrap();
+        works(folder, &["build", "in/recipes/small.toml"]);
+        works(folder, &["build", "--check", "in/recipes/small.toml"]);
+        let lock = fs::read_to_string(folder.join("lockfiles/small.lock")).unwrap();
+        let origins = fs::read_to_string(folder.join("in/import.toml")).unwrap();
         let graph = origins.lines().find_map(|line| line.strip_prefix("graph = \"")).unwrap();
         assert!(lock.contains(graph.trim_end_matches('"')), "{name}: {origins}");
 
         let expected = file::read(&golden(name).join("expected.safetensors")).unwrap();
         let tokens = [("tokens", &expected["tokens"])];
-        file::write(&place.join("t.safetensors"), &tokens, None).unwrap();
+        file::write(&folder.join("t.safetensors"), &tokens, None).unwrap();
         let logits = |weights: &str| {
             let words = ["forward", "in/arch/model.canon", "--tokens", "t.safetensors"];
-            let given = ["--weights", weights, "--out", "o.safetensors"];
-            works(place, &[words.as_slice(), &given].concat());
-            floats(&place.join("o.safetensors"), "logits")
+            let options = ["--weights", weights, "--out", "o.safetensors"];
+            works(folder, &[words.as_slice(), &options].concat());
+            floats(&folder.join("o.safetensors"), "logits")
         };
-        let wanted = floats(&golden(name).join("expected.safetensors"), "logits");
-        let has = logits("in/weights.safetensors");
-        assert_eq!(has.len(), wanted.len());
-        let largest = wanted.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-        let off = has.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(off <= 1e-5 * largest, "{name}: off by {off:e} of {largest}");
+        let expected_logits = floats(&golden(name).join("expected.safetensors"), "logits");
+        let computed = logits("in/weights.safetensors");
+        assert_eq!(computed.len(), expected_logits.len());
+        let largest = expected_logits.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+        let error =
+            computed.iter().zip(&expected_logits).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error <= 1e-5 * largest, "{name}: off by {error:e} of {largest}");
 
         let words = ["export", "in/arch/model.canon", "--weights", "in/weights.safetensors"];
-        let listed = works(place, &[words.as_slice(), &["--to", "hf", "--out", "out"]].concat());
+        let listed = works(folder, &[words.as_slice(), &["--to", "hf", "--out", "out"]].concat());
         let files = ["config.json", "generation_config.json", "model.safetensors", "README.md"];
         assert_eq!(listed.lines().collect::<Vec<_>>(), files.map(|name| format!("out/{name}")));
-        let exported = config(&place.join("out"));
+        let exported = config(&folder.join("out"));
         assert_eq!(exported["model_type"], config(&golden(name))["model_type"]);
         assert!(exported.get("auto_map").is_none(), "{exported}");
         for weights in ["out", "out/model.safetensors", &source] {
-            assert_eq!(logits(weights), has, "{name} {weights}");
+            assert_eq!(logits(weights), computed, "{name} {weights}");
         }
-        works(place, &["import", "out", "--out", "again", "--name", "model"]);
-        let again = fs::read_to_string(place.join("again/import.toml")).unwrap();
+        works(folder, &["import", "out", "--out", "again", "--name", "model"]);
+        let again = fs::read_to_string(folder.join("again/import.toml")).unwrap();
         let ids = |text: &str| text.lines().skip(2).take(2).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(ids(&again), ids(&origins), "{name}");
     }
@@ -138,24 +139,29 @@ fn a_key_that_changes_the_computation_is_refused_with_what_to_do() {
             "other families cannot be imported; write such an arch in .canon",
         ),
     ] {
-        let place = tempfile::tempdir().unwrap();
-        let place = place.path();
-        let mut config = config(&golden(name));
-        let keys = config.as_object_mut().unwrap();
-        keys.extend(changes.as_object().unwrap().clone());
-        fs::create_dir(place.join("model")).unwrap();
-        let text = serde_json::to_string_pretty(&config).unwrap();
-        fs::write(place.join("model/config.json"), &text).unwrap();
-        let output = type_in(place, &["import", "model", "--out", "o", "--no-weights"]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{name} {changes}: {said}");
-        for part in [message, help] {
-            assert!(said.contains(part), "{name} {changes}: {said}");
-        }
-        let key = message.split('`').nth(1).unwrap();
-        let own = key.rsplit('.').next().unwrap();
-        let line = text.lines().position(|line| line.contains(&format!("\"{own}\""))).unwrap() + 1;
-        assert!(said.contains(&format!("model/config.json:{line}")), "{line}: {said}");
-        assert!(!place.join("o").exists() && output.stdout.is_empty(), "{said}");
+        assert_key_is_refused(name, &changes, message, help);
     }
+}
+
+/// Imports the configuration with these keys: the message and its help name the key and its line.
+fn assert_key_is_refused(name: &str, changes: &Value, message: &str, help: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let mut config = config(&golden(name));
+    let keys = config.as_object_mut().unwrap();
+    keys.extend(changes.as_object().unwrap().clone());
+    fs::create_dir(folder.join("model")).unwrap();
+    let text = serde_json::to_string_pretty(&config).unwrap();
+    fs::write(folder.join("model/config.json"), &text).unwrap();
+    let output = type_in(folder, &["import", "model", "--out", "o", "--no-weights"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{name} {changes}: {stderr}");
+    for part in [message, help] {
+        assert!(stderr.contains(part), "{name} {changes}: {stderr}");
+    }
+    let key = message.split('`').nth(1).unwrap();
+    let leaf = key.rsplit('.').next().unwrap();
+    let line = text.lines().position(|line| line.contains(&format!("\"{leaf}\""))).unwrap() + 1;
+    assert!(stderr.contains(&format!("model/config.json:{line}")), "{line}: {stderr}");
+    assert!(!folder.join("o").exists() && output.stdout.is_empty(), "{stderr}");
 }

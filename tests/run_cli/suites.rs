@@ -56,28 +56,29 @@ fn questions() -> String {
 }
 
 /// A recipe on text with suites, named `NAME.toml` in `recipes/`.
-fn recipe(place: &Place, name: &str, arch: &str, suites: &str) {
+fn recipe(workspace: &Place, name: &str, arch: &str, suites: &str) {
     let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
     let recipe = DEPO
         .replace(data, "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n")
         .replace("[evaluation]\n", &format!("[evaluation]\n{suites}\n"));
     let text = format!("arch = \"../archs.canon#{arch}\"\n{recipe}");
-    fs::write(place.path(&format!("recipes/{name}.toml")), text).unwrap();
+    fs::write(workspace.path(&format!("recipes/{name}.toml")), text).unwrap();
 }
 
-fn place() -> Place {
-    let place = Place::empty();
-    fs::create_dir_all(place.path("recipes/suites")).unwrap();
+/// Archs and the recipe `small` with a suite.
+fn with_suite() -> Place {
+    let workspace = Place::empty();
+    fs::create_dir_all(workspace.path("recipes/suites")).unwrap();
     let archs = format!("{ARCH}arch text_canon = small_text with {{ canon A }}\n");
-    fs::write(place.path("archs.canon"), archs).unwrap();
-    fs::write(place.path("recipes/suites/s.toml"), SUITE).unwrap();
-    fs::write(place.path("recipes/suites/q.jsonl"), questions()).unwrap();
-    recipe(&place, "small", "small_text", "suites = [\"suites/s.toml\"]");
-    place
+    fs::write(workspace.path("archs.canon"), archs).unwrap();
+    fs::write(workspace.path("recipes/suites/s.toml"), SUITE).unwrap();
+    fs::write(workspace.path("recipes/suites/q.jsonl"), questions()).unwrap();
+    recipe(&workspace, "small", "small_text", "suites = [\"suites/s.toml\"]");
+    workspace
 }
 
-fn evaluations(place: &Place, run: &str) -> Vec<Evaluation> {
-    let (records, _) = metrics::read(&place.path(&format!("{run}/metrics.jsonl"))).unwrap();
+fn evaluations(workspace: &Place, run: &str) -> Vec<Evaluation> {
+    let (records, _) = metrics::read(&workspace.path(&format!("{run}/metrics.jsonl"))).unwrap();
     let evaluation = |record| match record {
         Record::Evaluation(evaluation) => Some(evaluation),
         Record::Start(_) | Record::Step(_) => None,
@@ -99,11 +100,12 @@ fn scores(logged: &Evaluation) -> Value {
 }
 
 /// The results of `canonc eval` on the suite, in the same form.
-fn eval(place: &Place, more: &str) -> Value {
-    let found = results(place, &format!("eval runs/small --suite recipes/suites/s.toml {more}"));
+fn eval(workspace: &Place, more: &str) -> Value {
+    let results =
+        results(workspace, &format!("eval runs/small --suite recipes/suites/s.toml {more}"));
     let metric =
-        |of: &Value| json!({"metric": of["metric"], "value": of["value"], "each": of["each"]});
-    let tasks = found["tasks"].as_array().unwrap().iter().map(|task| {
+        |row: &Value| json!({"metric": row["metric"], "value": row["value"], "each": row["each"]});
+    let tasks = results["tasks"].as_array().unwrap().iter().map(|task| {
         let mut metrics: Vec<Value> = task["metrics"].as_array().unwrap().iter().map(metric).collect();
         metrics.sort_by_key(|metric| metric["metric"].as_str().unwrap().to_owned());
         json!({"name": task["name"], "task": task["task"], "questions": task["questions"], "metrics": metrics})
@@ -114,107 +116,110 @@ fn eval(place: &Place, more: &str) -> Value {
 /// In the lock's precision, and where the arch has more tokens than there are bytes.
 #[test]
 fn a_run_in_bf16_is_measured_by_eval_in_bf16() {
-    let place = place();
+    let workspace = with_suite();
     let archs = format!("{ARCH}arch more = small with {{ vocab 300 }}\n");
-    fs::write(place.path("archs.canon"), archs).unwrap();
-    recipe(&place, "small", "more", "suites = [\"suites/s.toml\"]");
-    let path = place.path("recipes/small.toml");
+    fs::write(workspace.path("archs.canon"), archs).unwrap();
+    recipe(&workspace, "small", "more", "suites = [\"suites/s.toml\"]");
+    let path = workspace.path("recipes/small.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(path, format!("{text}[precision]\npolicy = \"bf16\"\n")).unwrap();
-    place.exits(0, "build recipes/small.toml");
-    place.exits(0, "run lockfiles/small.lock");
-    let [_, last] = &evaluations(&place, "runs/small")[..] else { panic!("two evaluations") };
-    assert_eq!(eval(&place, ""), scores(last));
-    assert_eq!(eval(&place, "--dtype bf16"), scores(last));
-    assert_ne!(eval(&place, "--dtype f32"), scores(last));
+    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "run lockfiles/small.lock");
+    let [_, last] = &evaluations(&workspace, "runs/small")[..] else { panic!("two evaluations") };
+    assert_eq!(eval(&workspace, ""), scores(last));
+    assert_eq!(eval(&workspace, "--dtype bf16"), scores(last));
+    assert_ne!(eval(&workspace, "--dtype f32"), scores(last));
     // The lock with weights, and the lock's own metrics.
     let words = "eval lockfiles/small.lock --weights \
                  runs/small/checkpoints/step-0000000006/weights.safetensors --suite";
     let loss = |words: &str, dtype: &str| {
-        let found = results(&place, words);
-        assert_eq!(found["settings"]["dtype"], dtype, "{words}");
-        found["tasks"][0]["metrics"][0]["value"].as_f64().unwrap()
+        let results = results(&workspace, words);
+        assert_eq!(results["settings"]["dtype"], dtype, "{words}");
+        results["tasks"][0]["metrics"][0]["value"].as_f64().unwrap()
     };
     let first = format!("{words} recipes/suites/s.toml --task next");
     assert_eq!(loss(&first, "bf16"), last.suites[0].scores["acc"]);
     assert_eq!(loss(&format!("{words} task"), "bf16"), last.nll.unwrap());
     assert_eq!(loss("eval runs/small --suite task --dtype bf16", "bf16"), last.nll.unwrap());
-    for other in ["f32", "f64"] {
-        let words = format!("{words} task --dtype {other}");
-        assert_ne!(loss(&words, other), last.nll.unwrap());
+    for dtype in ["f32", "f64"] {
+        let words = format!("{words} task --dtype {dtype}");
+        assert_ne!(loss(&words, dtype), last.nll.unwrap());
     }
-    let f32 = format!("{words} task --dtype f32");
-    assert_ne!(loss(&f32, "f32"), loss(&f32.replace("f32", "f64"), "f64"));
+    let in_f32 = format!("{words} task --dtype f32");
+    assert_ne!(loss(&in_f32, "f32"), loss(&in_f32.replace("f32", "f64"), "f64"));
 }
 
 #[test]
 fn a_run_is_measured_on_its_suites_as_by_eval() {
-    let place = place();
-    place.exits(0, "build recipes/small.toml");
-    place.exits(0, "build --check recipes/small.toml");
-    let lock = fs::read_to_string(place.path("lockfiles/small.lock")).unwrap();
+    let workspace = with_suite();
+    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build --check recipes/small.toml");
+    let lock = fs::read_to_string(workspace.path("lockfiles/small.lock")).unwrap();
     assert!(lock.contains("evaluation.suites = [\"recipes/suites/s.toml\"]"), "{lock}");
     assert!(lock.contains("evaluation.suite_tasks = [\"next acc,perplexity 3 settings "), "{lock}");
     assert!(lock.contains(" words 6 bytes 20\""), "{lock}");
-    let said = place.exits(0, "run lockfiles/small.lock");
-    assert!(said.contains("pick/acc"), "{said}");
-    let [first, last] = &evaluations(&place, "runs/small")[..] else { panic!("two evaluations") };
+    let output = workspace.exits(0, "run lockfiles/small.lock");
+    assert!(output.contains("pick/acc"), "{output}");
+    let [first, last] = &evaluations(&workspace, "runs/small")[..] else {
+        panic!("two evaluations")
+    };
     assert_eq!((first.step, last.step), (3, 6));
     assert!(first.suites.iter().all(|task| task.scores.len() == task.task.metrics.len()));
     assert!(first.suites.iter().all(|task| task.each.is_empty()));
     // The same numbers as of the last checkpoint.
-    assert_eq!(eval(&place, ""), scores(last));
-    place.holds("runs/small");
-    let said = place.exits(0, "verify runs/small --replay --all");
-    assert!(said.contains("2 of 2 evaluations: the same bits"), "{said}");
+    assert_eq!(eval(&workspace, ""), scores(last));
+    workspace.holds("runs/small");
+    let output = workspace.exits(0, "verify runs/small --replay --all");
+    assert!(output.contains("2 of 2 evaluations: the same bits"), "{output}");
     // Interrupted, and by two ranks: the same bits.
-    place.exits(75, "run lockfiles/small.lock --dir cut --stop-after-step 4");
-    place.exits(0, "run lockfiles/small.lock --dir cut");
-    place.exits(0, "run lockfiles/small.lock --dir two --ranks 2");
-    for other in ["cut", "two"] {
-        same(&place.bits("runs/small", 6), &place.bits(other, 6), other);
+    workspace.exits(75, "run lockfiles/small.lock --dir cut --stop-after-step 4");
+    workspace.exits(0, "run lockfiles/small.lock --dir cut");
+    workspace.exits(0, "run lockfiles/small.lock --dir two --ranks 2");
+    for run in ["cut", "two"] {
+        same(&workspace.bits("runs/small", 6), &workspace.bits(run, 6), run);
     }
 }
 
 #[test]
-fn a_lock_refuses_other_questions_and_is_another_measurement() {
-    let place = place();
-    place.exits(0, "build recipes/small.toml");
-    fs::copy(place.path("lockfiles/small.lock"), place.path("before.lock")).unwrap();
-    fs::write(place.path("recipes/suites/q.jsonl"), questions().replace("born", "burn")).unwrap();
-    let said = place.exits(2, "run lockfiles/small.lock");
-    assert!(said.contains("the questions of task `next` changed"), "{said}");
-    assert!(said.contains("help: restore the files"), "{said}");
-    assert!(!place.path("runs/small/metrics.jsonl").exists());
-    assert_eq!(place.type_in("build --check recipes/small.toml").status.code(), Some(1));
-    place.exits(0, "build recipes/small.toml");
-    let said = place.exits(1, "diff before.lock lockfiles/small.lock");
-    assert!(said.contains("evaluation.suite_tasks"), "{said}");
-    assert!(said.contains("measured differently"), "{said}");
+fn changed_questions_are_refused_by_the_lock_and_are_another_measurement() {
+    let workspace = with_suite();
+    workspace.exits(0, "build recipes/small.toml");
+    fs::copy(workspace.path("lockfiles/small.lock"), workspace.path("before.lock")).unwrap();
+    fs::write(workspace.path("recipes/suites/q.jsonl"), questions().replace("born", "burn"))
+        .unwrap();
+    let output = workspace.exits(2, "run lockfiles/small.lock");
+    assert!(output.contains("the questions of task `next` changed"), "{output}");
+    assert!(output.contains("help: restore the files"), "{output}");
+    assert!(!workspace.path("runs/small/metrics.jsonl").exists());
+    assert_eq!(workspace.type_in("build --check recipes/small.toml").status.code(), Some(1));
+    workspace.exits(0, "build recipes/small.toml");
+    let output = workspace.exits(1, "diff before.lock lockfiles/small.lock");
+    assert!(output.contains("evaluation.suite_tasks"), "{output}");
+    assert!(output.contains("measured differently"), "{output}");
     // The same training.
     let id = |name: &str| {
-        let text = fs::read_to_string(place.path(name)).unwrap();
+        let text = fs::read_to_string(workspace.path(name)).unwrap();
         text.lines().find(|line| line.starts_with("train = ")).unwrap().to_owned()
     };
     assert_eq!(id("before.lock"), id("lockfiles/small.lock"));
-    fs::remove_file(place.path("recipes/suites/s.toml")).unwrap();
-    let said = place.exits(2, "run lockfiles/small.lock");
-    assert!(said.contains("recipes/suites/s.toml: there is no such suite or file"), "{said}");
-    assert!(said.contains("the folder that canonc is started in"), "{said}");
+    fs::remove_file(workspace.path("recipes/suites/s.toml")).unwrap();
+    let output = workspace.exits(2, "run lockfiles/small.lock");
+    assert!(output.contains("recipes/suites/s.toml: there is no such suite or file"), "{output}");
+    assert!(output.contains("the folder that canonc is started in"), "{output}");
 }
 
 #[test]
 fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
-    let place = place();
-    let refused = |name: &str, text: &str, says: &[&str]| {
-        fs::write(place.path(&format!("recipes/{name}.toml")), text).unwrap();
-        let said = place.exits(2, &format!("build recipes/{name}.toml"));
-        assert!(says.iter().all(|says| said.contains(says)), "{name}: {said}");
+    let workspace = with_suite();
+    let refused = |name: &str, text: &str, parts: &[&str]| {
+        fs::write(workspace.path(&format!("recipes/{name}.toml")), text).unwrap();
+        let output = workspace.exits(2, &format!("build recipes/{name}.toml"));
+        assert!(parts.iter().all(|part| output.contains(part)), "{name}: {output}");
     };
     let depo = format!("arch = \"../archs.canon#small\"\n{DEPO}");
     let depo = depo.replace("[evaluation]\n", "[evaluation]\nsuites = [\"suites/s.toml\"]\n");
     refused("depo", &depo, &["the tokens are not text", "train on text: data.task = \"capo\""]);
-    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let good = fs::read_to_string(workspace.path("recipes/small.toml")).unwrap();
     let with = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}");
         good.replace(from, to)
@@ -236,46 +241,46 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     // As many tokens as a window has leave none for the prompt.
     for (most, tokens) in [("max_tokens = 200", 200), ("", 256)] {
         let suite = SUITE.replace("max_tokens = 4", most);
-        fs::write(place.path("recipes/suites/s.toml"), suite).unwrap();
-        let says = format!("task `write`: an answer of {tokens} tokens leaves no room");
-        refused("small", &good, &[&says, "lower max_tokens", "small.toml:"]);
+        fs::write(workspace.path("recipes/suites/s.toml"), suite).unwrap();
+        let message = format!("task `write`: an answer of {tokens} tokens leaves no room");
+        refused("small", &good, &[&message, "lower max_tokens", "small.toml:"]);
     }
     let free = good.replace("seq_len = 200\n", "");
     let swept = format!("{free}[sweep]\ndata.seq_len = [300, 200]\n");
     refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
-    fs::write(place.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
-    place.exits(0, "build recipes/small.toml");
-    fs::write(place.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
+    fs::write(workspace.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
+    workspace.exits(0, "build recipes/small.toml");
+    fs::write(workspace.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
 }
 
-/// Only the tokenizer shows it, so a lock can be built.
+/// Only the tokenizer shows that there are too many, so a lock can be built.
 #[test]
-fn a_question_that_has_no_tokens_ends_a_run_before_its_first_step() {
-    let place = place();
+fn a_question_with_too_many_tokens_ends_a_run_before_its_first_step() {
+    let workspace = with_suite();
     let long = questions().replace("7é", &"7".repeat(201));
-    fs::write(place.path("recipes/suites/q.jsonl"), long).unwrap();
-    place.exits(0, "build recipes/small.toml");
-    let why = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
+    fs::write(workspace.path("recipes/suites/q.jsonl"), long).unwrap();
+    workspace.exits(0, "build recipes/small.toml");
+    let reason = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
     for words in ["run", "run --dry-run", "run --ranks 2"] {
-        let said = place.exits(2, &format!("{words} --lock lockfiles/small.lock"));
-        assert!(said.contains(why) && said.contains("help: shorten the answer"), "{said}");
-        assert!(!place.path("runs").exists(), "nothing was begun");
+        let output = workspace.exits(2, &format!("{words} --lock lockfiles/small.lock"));
+        assert!(output.contains(reason) && output.contains("help: shorten the answer"), "{output}");
+        assert!(!workspace.path("runs").exists(), "nothing was begun");
     }
-    // Every rank finds it by itself.
-    let ends = two_ranks([&place, &place]);
-    for (code, said) in &ends {
+    // Each rank refuses by itself.
+    let ends = two_ranks([&workspace, &workspace]);
+    for (code, output) in &ends {
         assert_eq!(*code, Some(2), "{ends:?}");
-        assert!(said.contains(why), "{ends:?}");
+        assert!(output.contains(reason), "{ends:?}");
     }
 }
 
-/// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and what they said.
-fn two_ranks(places: [&Place; 2]) -> [(Option<i32>, String); 2] {
+/// Starts rank 0 and rank 1 in a folder each. Returns their exit codes and output.
+fn two_ranks(workspaces: [&Place; 2]) -> [(Option<i32>, String); 2] {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut rank = 0;
-    let started = places.map(|place| {
-        let mut command = place.command("run --rank-timeout 60 --lock lockfiles/small.lock");
+    let started = workspaces.map(|workspace| {
+        let mut command = workspace.command("run --rank-timeout 60 --lock lockfiles/small.lock");
         command
             .env("RANK", rank.to_string())
             .env("WORLD_SIZE", "2")
@@ -292,36 +297,39 @@ fn two_ranks(places: [&Place; 2]) -> [(Option<i32>, String); 2] {
 
 /// The id covers no questions, and rank 0 would log a mixture.
 #[test]
-fn ranks_whose_locks_ask_other_questions_do_not_train() {
-    let places = [place(), place()];
+fn ranks_whose_questions_differ_do_not_train() {
+    let workspaces = [with_suite(), with_suite()];
     let changed = questions().replace("born", "burn");
-    fs::write(places[1].path("recipes/suites/q.jsonl"), changed).unwrap();
-    for place in &places {
-        place.exits(0, "build recipes/small.toml");
+    fs::write(workspaces[1].path("recipes/suites/q.jsonl"), changed).unwrap();
+    for workspace in &workspaces {
+        workspace.exits(0, "build recipes/small.toml");
     }
-    let ends = two_ranks([&places[0], &places[1]]);
-    for (code, said) in &ends {
+    let ends = two_ranks([&workspaces[0], &workspaces[1]]);
+    for (code, output) in &ends {
         assert_eq!(*code, Some(3), "{ends:?}");
-        assert!(said.contains("differ: ") && said.contains(" has eval "), "{ends:?}");
+        assert!(output.contains("differ: ") && output.contains(" has eval "), "{ends:?}");
     }
-    assert!(places.iter().all(|place| !place.path("runs").exists()), "nothing was begun");
+    assert!(
+        workspaces.iter().all(|workspace| !workspace.path("runs").exists()),
+        "nothing was begun"
+    );
 }
 
 #[test]
 fn paths_of_suites_are_checked_when_a_recipe_is_built() {
-    let place = place();
-    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let workspace = with_suite();
+    let good = fs::read_to_string(workspace.path("recipes/small.toml")).unwrap();
     let named = "suites = [\"suites/s.toml\"]";
-    let built = |name: &str, more: &str, code: i32| {
+    let build = |name: &str, more: &str, code: i32| {
         let text = good.replace(named, &format!("{named}\n{more}"));
-        fs::write(place.path(&format!("recipes/{name}.toml")), text).unwrap();
-        place.exits(code, &format!("build recipes/{name}.toml"))
+        fs::write(workspace.path(&format!("recipes/{name}.toml")), text).unwrap();
+        workspace.exits(code, &format!("build recipes/{name}.toml"))
     };
     // The defaults, written out.
-    built("beside", "suite_data = \"beside\"", 0);
-    place.exits(0, "build recipes/small.toml");
+    build("beside", "suite_data = \"beside\"", 0);
+    workspace.exits(0, "build recipes/small.toml");
     let tasks = |name: &str| {
-        let text = fs::read_to_string(place.path(&format!("lockfiles/{name}.lock"))).unwrap();
+        let text = fs::read_to_string(workspace.path(&format!("lockfiles/{name}.lock"))).unwrap();
         assert!(!text.contains("recipes/beside/"), "{text}");
         text.lines().find(|line| line.contains("suite_tasks")).unwrap().to_owned()
     };
@@ -330,112 +338,114 @@ fn paths_of_suites_are_checked_when_a_recipe_is_built() {
         "task = \"text\"\nsource = \"s\"\ntokenizer = \"tiktoken\"\ntokenizer_vocab = 258";
     let text = good.replace("multihop.N = 2\nmultihop.hops = 1", trained);
     let text = text.replace(named, &format!("{named}\ntokenizer_file = \"none\""));
-    fs::write(place.path("recipes/none.toml"), text).unwrap();
-    let said = place.exits(2, "build recipes/none.toml");
-    assert!(said.contains("tiktoken tokenizer is not named"), "{said}");
-    // A folder in the place of the word.
-    fs::create_dir(place.path("beside")).unwrap();
-    let said = built("word", "suite_data = \"../beside\"", 2);
-    assert!(said.contains("`beside` from here, a word with another meaning"), "{said}");
+    fs::write(workspace.path("recipes/none.toml"), text).unwrap();
+    let output = workspace.exits(2, "build recipes/none.toml");
+    assert!(output.contains("tiktoken tokenizer is not named"), "{output}");
+    // A folder whose name is the word.
+    fs::create_dir(workspace.path("beside")).unwrap();
+    let output = build("word", "suite_data = \"../beside\"", 2);
+    assert!(output.contains("`beside` from here, a word with another meaning"), "{output}");
     // 115 bytes in the recipe, and `recipes/` in front of them in the lock.
     let long = format!("{}/{}", "d".repeat(57), "e".repeat(57));
-    fs::create_dir_all(place.path("recipes").join(&long)).unwrap();
+    fs::create_dir_all(workspace.path("recipes").join(&long)).unwrap();
     fs::copy(
-        place.path("recipes/suites/q.jsonl"),
-        place.path("recipes").join(&long).join("q.jsonl"),
+        workspace.path("recipes/suites/q.jsonl"),
+        workspace.path("recipes").join(&long).join("q.jsonl"),
     )
     .unwrap();
-    let said = built("long", &format!("suite_data = \"{long}\""), 2);
-    for says in [
+    let output = build("long", &format!("suite_data = \"{long}\""), 2);
+    for part in [
         &format!("\"{long}\" is \"recipes/{long}\""),
         "1 to 120 bytes",
         "rename the file or folder",
     ] {
-        assert!(said.contains(says), "{says}: {said}");
+        assert!(output.contains(part), "{part}: {output}");
     }
-    assert!(!place.path("lockfiles/long.lock").exists());
+    assert!(!workspace.path("lockfiles/long.lock").exists());
     // A folder that is not in the composed form, which a recipe's text does not show.
     let folder = "recipes/cafe\u{301}";
-    fs::create_dir_all(place.path(&format!("{folder}/suites"))).unwrap();
+    fs::create_dir_all(workspace.path(&format!("{folder}/suites"))).unwrap();
     for file in ["s.toml", "q.jsonl"] {
-        let to = place.path(&format!("{folder}/suites/{file}"));
-        fs::copy(place.path(&format!("recipes/suites/{file}")), to).unwrap();
+        let to = workspace.path(&format!("{folder}/suites/{file}"));
+        fs::copy(workspace.path(&format!("recipes/suites/{file}")), to).unwrap();
     }
     let text = good.replace("../archs.canon", "../../archs.canon");
-    fs::write(place.path(&format!("{folder}/small.toml")), text).unwrap();
-    let said = place.exits(2, &format!("build {folder}/small.toml"));
+    fs::write(workspace.path(&format!("{folder}/small.toml")), text).unwrap();
+    let output = workspace.exits(2, &format!("build {folder}/small.toml"));
     assert!(
-        said.contains("composed form (NFC) it is [\"recipes/caf\u{e9}/suites/s.toml\"]"),
-        "{said}"
+        output.contains("composed form (NFC) it is [\"recipes/caf\u{e9}/suites/s.toml\"]"),
+        "{output}"
     );
 }
 
 #[test]
 fn compare_refuses_changed_questions_before_it_writes() {
-    let place = place();
+    let workspace = with_suite();
     for (name, arch) in [("plain", "small_text"), ("treated", "text_canon")] {
-        recipe(&place, name, arch, "suites = [\"suites/s.toml\"]");
+        recipe(&workspace, name, arch, "suites = [\"suites/s.toml\"]");
     }
     let both = "base = \"plain\"\ntreatment = [\"canon\"]\n[arms]\nplain = \"plain.toml\"\ntreated = \"treated.toml\"\n\
                 [seeds]\ninit = [1]\ndata = [1]\n";
-    fs::write(place.path("recipes/both.toml"), both).unwrap();
-    place.exits(0, "build recipes/both.toml");
-    fs::write(place.path("recipes/suites/q.jsonl"), questions().replace("born", "burn")).unwrap();
-    let said = place.exits(2, "compare lockfiles/both.lock");
-    assert!(said.contains("the questions of task `next` changed"), "{said}");
-    assert!(!place.path("runs").exists());
+    fs::write(workspace.path("recipes/both.toml"), both).unwrap();
+    workspace.exits(0, "build recipes/both.toml");
+    fs::write(workspace.path("recipes/suites/q.jsonl"), questions().replace("born", "burn"))
+        .unwrap();
+    let output = workspace.exits(2, "compare lockfiles/both.lock");
+    assert!(output.contains("the questions of task `next` changed"), "{output}");
+    assert!(!workspace.path("runs").exists());
 }
 
 #[test]
 fn compare_reports_scores_of_suites_as_paired_differences() {
-    let place = place();
+    let workspace = with_suite();
     for (name, arch) in [("plain", "small_text"), ("treated", "text_canon")] {
-        recipe(&place, name, arch, "suites = [\"suites/s.toml\"]");
+        recipe(&workspace, name, arch, "suites = [\"suites/s.toml\"]");
     }
     let both = "base = \"plain\"\ntreatment = [\"canon\"]\n[arms]\nplain = \"plain.toml\"\ntreated = \"treated.toml\"\n\
                 [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[selection]\nmetric = \"next/perplexity\"\n\
                 [analysis]\nprimary = \"pick/acc\"\n";
-    fs::write(place.path("recipes/both.toml"), both).unwrap();
-    place.exits(0, "build recipes/both.toml");
-    let said = place.exits(0, "compare lockfiles/both.lock");
+    fs::write(workspace.path("recipes/both.toml"), both).unwrap();
+    workspace.exits(0, "build recipes/both.toml");
+    let output = workspace.exits(0, "compare lockfiles/both.lock");
     for row in ["next/acc", "next/perplexity", "pick/acc_norm", "text/bits_per_byte"] {
-        assert!(said.lines().any(|line| line.starts_with(row)), "{row}: {said}");
+        assert!(output.lines().any(|line| line.starts_with(row)), "{row}: {output}");
     }
-    let row = said.lines().find(|line| line.starts_with("pick/acc ")).unwrap();
+    let row = output.lines().find(|line| line.starts_with("pick/acc ")).unwrap();
     assert!(row.contains("3 questions") && row.contains('%'), "{row}");
     // The differences are those of the logs.
-    let found = results(&place, "compare lockfiles/both.lock");
-    let rows = found["comparisons"][0]["pairs"][0]["rows"].as_array().unwrap();
+    let results = results(&workspace, "compare lockfiles/both.lock");
+    let rows = results["comparisons"][0]["pairs"][0]["rows"].as_array().unwrap();
     let score = |run: &str, task: &str, word: &str| {
-        let of = evaluations(&place, &format!("runs/both/both-{run}"));
-        let suites = &of.last().unwrap().suites;
+        let evaluations = evaluations(&workspace, &format!("runs/both/both-{run}"));
+        let suites = &evaluations.last().unwrap().suites;
         suites.iter().find(|scores| scores.task.name == task).unwrap().scores[word]
     };
     for (task, word) in [("next", "perplexity"), ("pick", "acc"), ("text", "bits_per_byte")] {
         let name = format!("{task}/{word}");
         let row = rows.iter().find(|row| row["metric"] == name.as_str()).unwrap();
-        let of = |arm: &str| [1, 2].map(|seed| score(&format!("{arm}-seed{seed}"), task, word));
-        let (base, treated) = (of("plain"), of("treated"));
+        let scores_of =
+            |arm: &str| [1, 2].map(|seed| score(&format!("{arm}-seed{seed}"), task, word));
+        let (base, treated) = (scores_of("plain"), scores_of("treated"));
         let differences = [treated[0] - base[0], treated[1] - base[1]];
         assert_eq!(row["paired"], json!(differences), "{name}");
         assert_eq!(row["base"], json!((base[0] + base[1]) / 2.0), "{name}");
         assert_eq!(row["asked"], 3, "{name}");
         assert!(word != "bits_per_byte" || differences.iter().all(|d| *d != 0.0), "{row}");
     }
-    let said = found["comparisons"][0]["caption"].as_str().unwrap();
-    assert!(said.contains("Suites ask all seeds the same questions"), "{said}");
+    let caption = results["comparisons"][0]["caption"].as_str().unwrap();
+    assert!(caption.contains("Suites ask all seeds the same questions"), "{caption}");
     let wrong = both.replace("pick/acc", "other/acc");
-    fs::write(place.path("recipes/wrong.toml"), wrong).unwrap();
-    let said = place.exits(2, "build recipes/wrong.toml");
-    assert!(said.contains("does not have the metric other/acc"), "{said}");
-    assert!(said.contains("write/exact_match"), "{said}");
+    fs::write(workspace.path("recipes/wrong.toml"), wrong).unwrap();
+    let output = workspace.exits(2, "build recipes/wrong.toml");
+    assert!(output.contains("does not have the metric other/acc"), "{output}");
+    assert!(output.contains("write/exact_match"), "{output}");
 }
 
-/// As without suites: the run ends, attested as diverged. Until then no answer of it is right.
+/// The run ends, attested as diverged. Until then no answer of its model is right.
 #[test]
 fn a_model_that_diverges_answers_nothing() {
-    let place = place();
-    let good = fs::read_to_string(place.path("recipes/small.toml")).unwrap();
+    let workspace = with_suite();
+    let good = fs::read_to_string(workspace.path("recipes/small.toml")).unwrap();
     let mut unstable = good.clone();
     for (from, to) in
         [("lr = 0.01", "lr = 1e18"), ("warmup = 2", "warmup = 0"), ("every = 3", "every = 1")]
@@ -443,16 +453,16 @@ fn a_model_that_diverges_answers_nothing() {
         assert!(unstable.contains(from), "{from}: {unstable}");
         unstable = unstable.replace(from, to);
     }
-    fs::write(place.path("recipes/unstable.toml"), &unstable).unwrap();
-    place.exits(0, "build recipes/unstable.toml");
-    let said = place.exits(1, "run lockfiles/unstable.lock");
-    assert!(said.contains("attested as diverged"), "{said}");
-    for logged in evaluations(&place, "runs/unstable") {
-        let of = |task: usize, word: &str| logged.suites[task].scores[word];
-        assert!(of(0, "perplexity").is_nan(), "{logged:?}");
+    fs::write(workspace.path("recipes/unstable.toml"), &unstable).unwrap();
+    workspace.exits(0, "build recipes/unstable.toml");
+    let output = workspace.exits(1, "run lockfiles/unstable.lock");
+    assert!(output.contains("attested as diverged"), "{output}");
+    for logged in evaluations(&workspace, "runs/unstable") {
+        let score = |task: usize, word: &str| logged.suites[task].scores[word];
+        assert!(score(0, "perplexity").is_nan(), "{logged:?}");
         for (task, word) in [(0, "acc"), (1, "acc"), (1, "acc_norm"), (3, "exact_match")] {
-            assert_eq!(of(task, word), 0.0, "{word}: {logged:?}");
+            assert_eq!(score(task, word), 0.0, "{word}: {logged:?}");
         }
     }
-    place.exits(0, "verify runs/unstable");
+    workspace.exits(0, "verify runs/unstable");
 }

@@ -17,19 +17,19 @@ use super::super::{DEPO, Place, experiment, said, same, signal};
 use super::compare::{SHORT, two_arms};
 
 /// The only event file in a folder.
-fn event_file(place: &Place, folder: &str) -> PathBuf {
-    let files = cli::live::event_files(&place.path(folder)).unwrap();
+fn event_file(workspace: &Place, folder: &str) -> PathBuf {
+    let files = cli::live::event_files(&workspace.path(folder)).unwrap();
     assert_eq!(files.len(), 1, "{files:?}");
     files.into_iter().next().unwrap()
 }
 
 /// Reads the event file, and checks that it is a prefix of what the run has logged.
-fn read(place: &Place, folder: &str, run: &str, experiment: &Experiment) -> Records {
+fn read(workspace: &Place, folder: &str, run: &str, experiment: &Experiment) -> Records {
     // Read before the log, which a process may be writing.
-    let bytes = fs::read(event_file(place, folder)).unwrap();
+    let bytes = fs::read(event_file(workspace, folder)).unwrap();
     let records = tensorboard::read(&bytes);
     assert_eq!(records.lock, Some(experiment.id().to_string()));
-    let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
+    let logged = tensorboard::logged(&workspace.path(run), experiment).unwrap();
     assert!(records.events.len() <= logged.len(), "{} {}", records.events.len(), logged.len());
     for (written, logged) in records.events.iter().zip(&logged) {
         assert!(tensorboard::agree(written, logged), "{written:?} {logged:?}");
@@ -39,24 +39,25 @@ fn read(place: &Place, folder: &str, run: &str, experiment: &Experiment) -> Reco
     records
 }
 
-/// The same for a run that has ended: nothing is missing or torn.
-fn whole(place: &Place, folder: &str, run: &str, experiment: &Experiment) {
-    let records = read(place, folder, run, experiment);
-    let logged = tensorboard::logged(&place.path(run), experiment).unwrap();
+/// The same for a run that has ended: the file is complete.
+fn assert_every_event(workspace: &Place, folder: &str, run: &str, experiment: &Experiment) {
+    let records = read(workspace, folder, run, experiment);
+    let logged = tensorboard::logged(&workspace.path(run), experiment).unwrap();
     assert_eq!(records.events.len(), logged.len());
-    let length = fs::metadata(event_file(place, folder)).unwrap().len();
+    let length = fs::metadata(event_file(workspace, folder)).unwrap().len();
     assert_eq!(records.complete as u64, length);
 }
 
 #[test]
 fn each_run_of_a_comparison_writes_its_own_event_file() {
-    let place = two_arms(&[SHORT]);
-    place.exits(0, "build both.toml");
-    place.exits(2, "compare lockfiles/both.lock --tensorboard runs/both");
-    place.exits(0, "compare lockfiles/both.lock --tensorboard tb");
-    let found = fs::read_dir(place.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build both.toml");
+    workspace.exits(2, "compare lockfiles/both.lock --tensorboard runs/both");
+    workspace.exits(0, "compare lockfiles/both.lock --tensorboard tb");
+    let files =
+        fs::read_dir(workspace.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
     let locks: Vec<PathBuf> =
-        found.filter(|path| path.extension() == Some("lock".as_ref())).collect();
+        files.filter(|path| path.extension() == Some("lock".as_ref())).collect();
     assert_eq!(locks.len(), 5, "{locks:?}");
     for path in locks {
         let run = path.file_stem().unwrap().to_str().unwrap();
@@ -64,98 +65,107 @@ fn each_run_of_a_comparison_writes_its_own_event_file() {
         let lock::Lock::Experiment(experiment) = lock::read(run, &text).unwrap() else {
             panic!("{run}")
         };
-        whole(&place, &format!("tb/{run}"), &format!("runs/both/{run}"), &experiment);
+        assert_every_event(
+            &workspace,
+            &format!("tb/{run}"),
+            &format!("runs/both/{run}"),
+            &experiment,
+        );
     }
 }
 
 #[test]
 fn an_event_file_grows_with_the_log_and_leaves_the_run_as_it_is() {
     let small = experiment("small", DEPO, &[("steps = 6", "steps = 30000")]);
-    let place = Place::new(&small);
-    let (mut child, mut lines) = place.start("run --dir watched --tensorboard tb");
+    let workspace = Place::new(&small);
+    let (mut child, mut lines) = workspace.start("run --dir watched --tensorboard tb");
     let mut line = String::new();
     while !line.contains("step 8/30000") {
         line.clear();
         assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
     }
     // Two evaluations are among them.
-    let events = read(&place, "tb/small", "watched", &small).events.len();
+    let events = read(&workspace, "tb/small", "watched", &small).events.len();
     assert!((9..1000).contains(&events), "{events}");
-    let said = place.exits(3, "run --dir other --tensorboard tb");
-    assert!(said.contains("is being written by another process"), "{said}");
-    assert!(!place.path("other").exists(), "nothing is written before a refusal");
+    let output = workspace.exits(3, "run --dir other --tensorboard tb");
+    assert!(output.contains("is being written by another process"), "{output}");
+    assert!(!workspace.path("other").exists(), "nothing is written before a refusal");
     child.kill().unwrap();
     child.wait().unwrap();
-    let end = place.steps("watched").len() as u64 + 5;
-    place.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
-    whole(&place, "tb/small", "watched", &small);
-    place.exits(75, &format!("run --dir straight --stop-after-step {end}"));
-    same(&place.bits("straight", end), &place.bits("watched", end), "watched");
+    let end = workspace.steps("watched").len() as u64 + 5;
+    workspace.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
+    assert_every_event(&workspace, "tb/small", "watched", &small);
+    workspace.exits(75, &format!("run --dir straight --stop-after-step {end}"));
+    same(&workspace.bits("straight", end), &workspace.bits("watched", end), "watched");
     let names = |run: &str| {
-        let entries = fs::read_dir(place.path(run)).unwrap();
+        let entries = fs::read_dir(workspace.path(run)).unwrap();
         let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         names
     };
     assert_eq!(names("straight"), names("watched"));
-    // Steps that are trained again, and were watched only the second time.
-    let (mut child, mut lines) = place.start("run --dir watched");
+    // Some steps are trained again, and watched only the second time.
+    let (mut child, mut lines) = workspace.start("run --dir watched");
     while !line.contains(&format!("step {}/30000", end + 7)) {
         line.clear();
         assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
     }
     signal(&child, "-KILL");
     child.wait().unwrap();
-    let end = place.steps("watched").len() + 5;
-    place.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
-    whole(&place, "tb/small", "watched", &small);
+    let end = workspace.steps("watched").len() + 5;
+    workspace.exits(75, &format!("run --dir watched --tensorboard tb --stop-after-step {end}"));
+    assert_every_event(&workspace, "tb/small", "watched", &small);
 }
 
 #[test]
-fn killed_anywhere_the_file_has_each_step_once() {
+fn an_event_file_has_each_step_once_wherever_its_run_was_killed() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
+    let workspace = Place::new(&small);
     for (point, name) in POINTS {
         let (run, tb) = (format!("run-{name}"), format!("tb-{name}"));
         // The third line of the log is a step; other files are written once or more.
         let count = if name.starts_with("metrics") { 3 } else { 1 };
         let words = format!("run --dir {run} --tensorboard {tb} --fault {name}:{count}");
-        let died = place.type_in(&words).status.code();
-        assert_eq!(died, if point.fills_disk() { Some(3) } else { None }, "{name}");
-        place.exits(0, &format!("run --dir {run} --tensorboard {tb}"));
-        whole(&place, &format!("{tb}/small"), &run, &small);
-        place.holds(&run);
+        let code = workspace.type_in(&words).status.code();
+        assert_eq!(code, if point.fills_disk() { Some(3) } else { None }, "{name}");
+        workspace.exits(0, &format!("run --dir {run} --tensorboard {tb}"));
+        assert_every_event(&workspace, &format!("{tb}/small"), &run, &small);
+        workspace.holds(&run);
     }
 }
 
 #[test]
-fn what_is_torn_is_cut_and_what_disagrees_is_replaced() {
+fn a_torn_event_file_is_cut_and_one_that_disagrees_is_replaced() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
-    place.exits(75, "run --tensorboard tb --stop-after-step 4");
-    let path = event_file(&place, "tb/small");
+    let workspace = Place::new(&small);
+    workspace.exits(75, "run --tensorboard tb --stop-after-step 4");
+    let path = event_file(&workspace, "tb/small");
     let bytes = fs::read(&path).unwrap();
     let first = tensorboard::first(0.0, &small.id().to_string()).len();
     for end in (0..bytes.len()).step_by(173).chain([first, bytes.len() - 1]) {
         fs::write(&path, &bytes[..end]).unwrap();
-        place.exits(75, "run --tensorboard tb --stop-after-step 4");
-        whole(&place, "tb/small", "runs/small", &small);
-        assert_eq!(event_file(&place, "tb/small"), path, "TensorBoard goes on in the same file");
+        workspace.exits(75, "run --tensorboard tb --stop-after-step 4");
+        assert_every_event(&workspace, "tb/small", "runs/small", &small);
+        assert_eq!(
+            event_file(&workspace, "tb/small"),
+            path,
+            "TensorBoard goes on in the same file"
+        );
     }
     // Steps that the log does not have, as after a loss of power.
-    place.exits(75, "run --dir ahead --tensorboard tb --stop-after-step 2");
-    whole(&place, "tb/small", "ahead", &small);
-    place.exits(0, "run --tensorboard tb");
-    whole(&place, "tb/small", "runs/small", &small);
+    workspace.exits(75, "run --dir ahead --tensorboard tb --stop-after-step 2");
+    assert_every_event(&workspace, "tb/small", "ahead", &small);
+    workspace.exits(0, "run --tensorboard tb");
+    assert_every_event(&workspace, "tb/small", "runs/small", &small);
     // A finished run, and a file of `report`, which replaces the run's own.
-    fs::remove_dir_all(place.path("tb")).unwrap();
-    place.exits(0, "run --tensorboard tb");
-    whole(&place, "tb/small", "runs/small", &small);
-    place.exits(0, "report runs/small --out page.html --tensorboard tb");
-    whole(&place, "tb/small", "runs/small", &small);
-    place.exits(0, "run --tensorboard tb");
-    whole(&place, "tb/small", "runs/small", &small);
-    place.holds("runs/small");
+    fs::remove_dir_all(workspace.path("tb")).unwrap();
+    workspace.exits(0, "run --tensorboard tb");
+    assert_every_event(&workspace, "tb/small", "runs/small", &small);
+    workspace.exits(0, "report runs/small --out page.html --tensorboard tb");
+    assert_every_event(&workspace, "tb/small", "runs/small", &small);
+    workspace.exits(0, "run --tensorboard tb");
+    assert_every_event(&workspace, "tb/small", "runs/small", &small);
+    workspace.holds("runs/small");
 }
 
 /// On text in bytes the page also has the loss in bits, which is no metric of the log.
@@ -172,77 +182,77 @@ fn report_writes_the_events_that_the_run_wrote() {
     let digest = FieldValue::text(documents.identity().to_hex().to_string());
     let bound = Fields::from([("data.digest".to_owned(), digest)]);
     let bound = open.with("small".to_owned(), &bound).unwrap();
-    let place = Place::new(&bound);
-    fs::create_dir(place.path("data")).unwrap();
-    data::text::file::save(&documents, &place.path("data/small.index")).unwrap();
-    place.exits(0, "run --tensorboard live");
-    place.exits(0, "report runs/small --out page.html --tensorboard after");
-    assert!(fs::read_to_string(place.path("page.html")).unwrap().contains("bits per token"));
-    whole(&place, "live/small", "runs/small", &bound);
-    whole(&place, "after/small", "runs/small", &bound);
+    let workspace = Place::new(&bound);
+    fs::create_dir(workspace.path("data")).unwrap();
+    data::text::file::save(&documents, &workspace.path("data/small.index")).unwrap();
+    workspace.exits(0, "run --tensorboard live");
+    workspace.exits(0, "report runs/small --out page.html --tensorboard after");
+    assert!(fs::read_to_string(workspace.path("page.html")).unwrap().contains("bits per token"));
+    assert_every_event(&workspace, "live/small", "runs/small", &bound);
+    assert_every_event(&workspace, "after/small", "runs/small", &bound);
     let values = |folder: &str| -> Vec<_> {
-        let events = read(&place, folder, "runs/small", &bound).events;
+        let events = read(&workspace, folder, "runs/small", &bound).events;
         events.into_iter().map(|event| (event.step, event.values)).collect()
     };
-    let found = values("after/small");
-    assert_eq!(found, values("live/small"));
-    let tags = found.iter().flat_map(|(_, values)| values).map(|(tag, _)| tag.as_str());
-    let of_evaluation: Vec<&str> = tags.filter(|tag| tag.starts_with("evaluation/")).collect();
-    assert_eq!(of_evaluation, ["evaluation/eval_loss"; 2]);
+    let written = values("after/small");
+    assert_eq!(written, values("live/small"));
+    let tags = written.iter().flat_map(|(_, values)| values).map(|(tag, _)| tag.as_str());
+    let evaluation_tags: Vec<&str> = tags.filter(|tag| tag.starts_with("evaluation/")).collect();
+    assert_eq!(evaluation_tags, ["evaluation/eval_loss"; 2]);
 }
 
 #[test]
 fn files_and_folders_of_others_are_refused_by_name() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(75, "run --tensorboard tb --stop-after-step 1");
-    let other = experiment("small", DEPO, &[("init = 1", "init = 7")]);
-    place.lock("small", &lab::lock::Lock::Experiment(other));
-    let said = place.exits(2, "run --dir other --tensorboard tb");
+    let workspace = Place::new(&experiment("small", DEPO, &[]));
+    workspace.exits(75, "run --tensorboard tb --stop-after-step 1");
+    let reseeded = experiment("small", DEPO, &[("init = 1", "init = 7")]);
+    workspace.lock("small", &lock::Lock::Experiment(reseeded));
+    let output = workspace.exits(2, "run --dir other --tensorboard tb");
     assert!(
-        said.contains("has the events of a run of lock") && said.contains("--tensorboard"),
-        "{said}"
+        output.contains("has the events of a run of lock") && output.contains("--tensorboard"),
+        "{output}"
     );
-    for (words, why) in [
+    for (words, message) in [
         ("run --dir new/small --tensorboard new", "would write into the run's folder"),
         ("run --dir new --tensorboard runs/small", "inside the run in"),
         ("run --dir new --tensorboard lockfiles/small.lock", "but a folder is needed"),
     ] {
-        let said = place.exits(2, words);
-        assert!(said.contains(why), "{words}: {said}");
-        assert!(!place.path("new").exists(), "{words}: nothing is written before a refusal");
+        let output = workspace.exits(2, words);
+        assert!(output.contains(message), "{words}: {output}");
+        assert!(!workspace.path("new").exists(), "{words}: nothing is written before a refusal");
     }
-    let path = event_file(&place, "tb/small");
+    let path = event_file(&workspace, "tb/small");
     fs::write(&path, "x".repeat(500)).unwrap();
-    let said = place.exits(2, "run --dir other --tensorboard tb");
-    assert!(said.contains("does not look like"), "{said}");
+    let output = workspace.exits(2, "run --dir other --tensorboard tb");
+    assert!(output.contains("does not look like"), "{output}");
     fs::copy(&path, path.with_file_name("events.out.tfevents.2.canonc")).unwrap();
-    let said = place.exits(2, "run --dir other --tensorboard tb");
-    assert!(said.contains("a run has one event file, but there are 2"), "{said}");
+    let output = workspace.exits(2, "run --dir other --tensorboard tb");
+    assert!(output.contains("a run has one event file, but there are 2"), "{output}");
 }
 
 #[test]
 fn a_dry_run_writes_no_events_and_several_locks_have_one_file_each() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
-    place.exits(0, "run --tensorboard tb --dry-run");
-    assert!(!place.path("tb").exists());
-    let mut other = small.clone();
-    other.name = "other".to_owned();
-    place.lock("other", &lab::lock::Lock::Experiment(other));
-    let many = experiment("small", DEPO, &[("init = 1", "init = 7")]);
-    place.lock("small", &lab::lock::Lock::Experiment(many.clone()));
-    place.exits(0, "run --tensorboard tb lockfiles/small.lock lockfiles/other.lock");
-    whole(&place, "tb/small", "runs/small", &many);
-    whole(&place, "tb/other", "runs/other", &small);
+    let workspace = Place::new(&small);
+    workspace.exits(0, "run --tensorboard tb --dry-run");
+    assert!(!workspace.path("tb").exists());
+    let mut renamed = small.clone();
+    renamed.name = "other".to_owned();
+    workspace.lock("other", &lock::Lock::Experiment(renamed));
+    let reseeded = experiment("small", DEPO, &[("init = 1", "init = 7")]);
+    workspace.lock("small", &lock::Lock::Experiment(reseeded.clone()));
+    workspace.exits(0, "run --tensorboard tb lockfiles/small.lock lockfiles/other.lock");
+    assert_every_event(&workspace, "tb/small", "runs/small", &reseeded);
+    assert_every_event(&workspace, "tb/other", "runs/other", &small);
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn of_several_ranks_one_writes() {
+fn one_of_several_ranks_writes_the_events() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
-    place.exits(0, "run --ranks 2 --tensorboard tb");
-    whole(&place, "tb/small", "runs/small", &small);
+    let workspace = Place::new(&small);
+    workspace.exits(0, "run --ranks 2 --tensorboard tb");
+    assert_every_event(&workspace, "tb/small", "runs/small", &small);
 }
 
 /// A fake `wandb` package that records its calls.
@@ -263,45 +273,45 @@ def init(**of): return Run(of)
 #[test]
 fn the_script_for_weights_and_biases_logs_each_line_once() {
     let small = experiment("small", DEPO, &[]);
-    let place = Place::new(&small);
-    fs::create_dir(place.path("fake")).unwrap();
-    fs::write(place.path("fake/wandb.py"), WANDB).unwrap();
-    let script = place.type_in("report --wandb-script").stdout;
+    let workspace = Place::new(&small);
+    fs::create_dir(workspace.path("fake")).unwrap();
+    fs::write(workspace.path("fake/wandb.py"), WANDB).unwrap();
+    let script = workspace.type_in("report --wandb-script").stdout;
     assert_eq!(script, include_bytes!("../../docs/log_to_wandb.py"));
-    fs::write(place.path("log.py"), script).unwrap();
+    fs::write(workspace.path("log.py"), script).unwrap();
     let log = |run: &str| {
         let mut command = std::process::Command::new("python3");
-        command.current_dir(place.root.path()).env("PYTHONPATH", "fake");
+        command.current_dir(workspace.root.path()).env("PYTHONPATH", "fake");
         command.args(["log.py", run, "--out", "out"]).output().unwrap()
     };
     assert_eq!(log("runs/small").status.code(), Some(2));
-    place.exits(75, "run --stop-after-step 4");
+    workspace.exits(75, "run --stop-after-step 4");
     for _ in 0..2 {
         let output = log("runs/small");
         assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        place.exits(0, "run");
+        workspace.exits(0, "run");
     }
     let output = log("runs/small");
     assert!(said(&output).contains("nothing new: 8 logged lines"), "{}", said(&output));
-    let told = fs::read_to_string(place.path("out/told.jsonl")).unwrap();
-    let parts: Vec<serde_json::Value> =
-        told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = fs::read_to_string(workspace.path("out/told.jsonl")).unwrap();
+    let uploads: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let id = small.id().to_string();
-    for part in &parts {
-        assert_eq!((&part["mode"], &part["id"]), (&"offline".into(), &id[..16].into()));
-        assert_eq!(part["config"]["lock"], id.as_str());
-        assert_eq!(part["config"]["optimizer.lr"], 0.01);
+    for upload in &uploads {
+        assert_eq!((&upload["mode"], &upload["id"]), (&"offline".into(), &id[..16].into()));
+        assert_eq!(upload["config"]["lock"], id.as_str());
+        assert_eq!(upload["config"]["optimizer.lr"], 0.01);
     }
-    assert_eq!(parts[0]["summary"]["attested"], false);
-    assert_eq!(parts[1]["summary"]["attested"], true);
+    assert_eq!(uploads[0]["summary"]["attested"], false);
+    assert_eq!(uploads[1]["summary"]["attested"], true);
     // The values are those of the event file.
-    let logged = tensorboard::logged(&place.path("runs/small"), &small).unwrap();
+    let logged = tensorboard::logged(&workspace.path("runs/small"), &small).unwrap();
     let all: Vec<&serde_json::Value> =
-        parts.iter().flat_map(|part| part["logged"].as_array().unwrap()).collect();
+        uploads.iter().flat_map(|upload| upload["logged"].as_array().unwrap()).collect();
     assert_eq!(all.len(), logged.len());
-    for (told, event) in all.iter().zip(&logged) {
-        assert_eq!(told[0], event.step);
-        let values = told[1].as_object().unwrap();
+    for (line, event) in all.iter().zip(&logged) {
+        assert_eq!(line[0], event.step);
+        let values = line[1].as_object().unwrap();
         assert_eq!(values.len(), event.values.len(), "{values:?} {event:?}");
         for (tag, value) in &event.values {
             assert_eq!(values[tag].as_f64().unwrap() as f32, *value, "{tag}");

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use runtime::weights::file;
 
 /// A folder with an arch, its weights under Hugging Face's names, tokens and targets, all from the golden case.
-struct Place {
+struct GoldenModel {
     root: tempfile::TempDir,
 }
 
@@ -24,12 +24,12 @@ arch base {
 arch golden = base with { canon A, B, C, D }
 ";
 
-impl Place {
-    fn new() -> Place {
+impl GoldenModel {
+    fn new() -> GoldenModel {
         let root = tempfile::tempdir().unwrap();
-        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/golden/models/llamacanon_ABCD.safetensors");
-        let tensors = file::read(&case).unwrap();
+        let tensors = file::read(&golden).unwrap();
         let weights: Vec<_> =
             tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix("w/")?, t))).collect();
         file::write(&root.path().join("w.safetensors"), &weights, None).unwrap();
@@ -42,7 +42,7 @@ impl Place {
         )
         .unwrap();
         fs::write(root.path().join("a.canon"), ARCH).unwrap();
-        Place { root }
+        GoldenModel { root }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -61,17 +61,17 @@ impl Place {
     /// Standard output of a command that succeeds.
     fn works(&self, words: &str) -> String {
         let output = self.type_in(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words}: {stderr}");
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// Standard error of a command that fails with that exit code.
     fn refused(&self, code: i32, words: &str) -> String {
         let output = self.type_in(words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
-        said
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words}: {stderr}");
+        stderr
     }
 
     /// A float tensor from a file, flattened.
@@ -83,18 +83,20 @@ impl Place {
 
 #[test]
 fn forward_gives_the_reference_models_numbers() {
-    let place = Place::new();
-    let ask = "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors";
-    let said = place.works(&format!("{ask} --targets next --grad --dtype f64 --out o.safetensors"));
-    let loss = place.floats("o.safetensors", "loss")[0];
-    assert!(said.starts_with(&format!("loss {loss} over ")), "{said}");
-    let (got, want) =
-        (place.floats("o.safetensors", "logits"), place.floats("gold.safetensors", "logits"));
-    assert_eq!(got.len(), want.len());
-    assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6));
-    assert_eq!(place.floats("o.safetensors", "grad.layers.1.mlp.D").len(), 128 * 4);
+    let folder = GoldenModel::new();
+    let command = "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors";
+    let printed =
+        folder.works(&format!("{command} --targets next --grad --dtype f64 --out o.safetensors"));
+    let loss = folder.floats("o.safetensors", "loss")[0];
+    assert!(printed.starts_with(&format!("loss {loss} over ")), "{printed}");
+    let (logits, expected) =
+        (folder.floats("o.safetensors", "logits"), folder.floats("gold.safetensors", "logits"));
+    assert_eq!(logits.len(), expected.len());
+    assert!(logits.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6));
+    assert_eq!(folder.floats("o.safetensors", "grad.layers.1.mlp.D").len(), 128 * 4);
 
-    let json = place.works(&format!("{ask} --kernels reference --json --out plain.safetensors"));
+    let json =
+        folder.works(&format!("{command} --kernels reference --json --out plain.safetensors"));
     assert!(
         json.contains("\"schema\": \"canonc.forward.v1\"") && json.contains("\"loss\": null"),
         "{json}"
@@ -104,20 +106,20 @@ fn forward_gives_the_reference_models_numbers() {
 
 #[test]
 fn equal_requests_give_equal_text() {
-    let place = Place::new();
-    let ask = "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1,2,3 --max-tokens 12";
-    let text = place.works(&format!("{ask} --seed 4"));
+    let folder = GoldenModel::new();
+    let command = "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1,2,3 --max-tokens 12";
+    let text = folder.works(&format!("{command} --seed 4"));
     assert_eq!(text.split_whitespace().count(), 12);
-    assert_eq!(place.works(&format!("{ask} --seed 4")), text);
-    assert_ne!(place.works(&format!("{ask} --seed 5")), text);
-    let json = place.works(&format!("{ask} --seed 4 --json"));
+    assert_eq!(folder.works(&format!("{command} --seed 4")), text);
+    assert_ne!(folder.works(&format!("{command} --seed 5")), text);
+    let json = folder.works(&format!("{command} --seed 4 --json"));
     assert!(json.contains("\"text\": null") && json.contains("\"state_bytes\": "), "{json}");
 }
 
 #[test]
 fn bench_times_a_step_by_kernel() {
-    let place = Place::new();
-    let table = place.works("bench step a.canon --arch golden --batch 1 --seq-len 8 --rounds 1");
+    let folder = GoldenModel::new();
+    let table = folder.works("bench step a.canon --arch golden --batch 1 --seq-len 8 --rounds 1");
     for word in ["forward and backward", "  causal_conv_grad", "  attention_grad", "update"] {
         assert!(table.contains(word), "{word} in:\n{table}");
     }
@@ -125,9 +127,9 @@ fn bench_times_a_step_by_kernel() {
 
 #[test]
 fn refusals_say_what_to_type() {
-    let place = Place::new();
-    let ask = "--arch golden --tokens t.safetensors --out o.safetensors";
-    let forward = |rest: &str| format!("forward a.canon {ask} {rest}");
+    let folder = GoldenModel::new();
+    let options = "--arch golden --tokens t.safetensors --out o.safetensors";
+    let forward = |rest: &str| format!("forward a.canon {options} {rest}");
     for (code, words, part) in [
         (2, forward("--weights none.safetensors"), "`none.safetensors` does not exist"),
         (2, forward("--weights t.safetensors"), "t.safetensors does not contain this arch's weights"),
@@ -146,8 +148,8 @@ fn refusals_say_what_to_type() {
         (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens -1".to_owned(), "use ids of 0..97"),
         (2, "bench step".to_owned(), "FILE"),
     ] {
-        let said = place.refused(code, &words);
-        assert!(said.contains(part), "{words}: {said}");
+        let stderr = folder.refused(code, &words);
+        assert!(stderr.contains(part), "{words}: {stderr}");
     }
-    assert!(!place.path("o.safetensors").exists());
+    assert!(!folder.path("o.safetensors").exists());
 }

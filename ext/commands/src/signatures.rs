@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cli::extensions::{Signatures, TrustedFile};
 use cli::fail::{Failure, shown};
 use records::run::Paths;
-use records::verify::Report;
+use records::verify::VerifyReport;
 use sign::{AllowedSigners, Trusted};
 
 /// Signatures with SSH keys.
@@ -16,7 +16,7 @@ impl Signatures for Ssh {
         &self,
         run: &Paths,
         trusted: Option<TrustedFile<'_>>,
-        report: &mut Report,
+        report: &mut VerifyReport,
     ) -> Result<(), Failure> {
         let Some(TrustedFile { signers: file, identity }) = trusted else {
             sign::report(run, None, report);
