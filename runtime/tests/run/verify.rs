@@ -97,7 +97,8 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let folder =
         Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
     let report = |which| verify(&folder.path(), None, which).unwrap();
-    let says = |report: &VerifyReport, what: &str| texts(report).iter().any(|line| line.contains(what));
+    let says =
+        |report: &VerifyReport, what: &str| texts(report).iter().any(|line| line.contains(what));
     // The last step is among them here; otherwise it is recomputed as well.
     let some = REMADE;
     assert!(says(
