@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build install wheel test-wheel release test oracle test-transformers fuzz demo check \
+.PHONY: help libtorch build install wheel test-wheel release test test-nightly test-without-ext oracle test-transformers fuzz demo check \
   gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode
 CARGO ?= cargo
 
@@ -39,7 +39,13 @@ release: libtorch ## an archive of programs, documentation and licences: target/
 	binaries="$(BINARIES)" && tools/packaging/archive.sh "$$binaries" target/release-archive
 
 test: libtorch ## every test
-	$(CARGO) test --workspace
+	CARGO="$(CARGO)" python3 tools/test.py
+
+test-nightly: libtorch ## every test, with ten times as many random cases
+	CARGO="$(CARGO)" CANONC_CASES=10 python3 tools/test.py
+
+test-without-ext: libtorch ## a copy of the tree without ext/, built, and its tests
+	tools/without_ext.sh
 
 oracle: libtorch ## ids, plans, bits of short runs, help and JSON of all commands against tests/oracle.txt: before and after a refactoring
 	$(CARGO) build
@@ -97,3 +103,4 @@ check: libtorch ## formatting, lints with libtorch and without, the API document
 	$(CARGO) clippy --workspace --all-targets --no-default-features --features ext -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	python3 tools/packaging/licences.py >/dev/null
+	tools/without_ext.sh check
