@@ -21,6 +21,7 @@ mod cli {
     mod merge;
     mod other;
     mod overlap;
+    mod readme;
     mod report;
     mod scaling;
     mod show;
