@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
@@ -16,11 +17,12 @@ use records::job::Job;
 use runtime::execute::{Machine, too_many};
 use runtime::kernels::{cuda, cuda_devices};
 use runtime::observe::observe;
-use runtime::ranks::{Arrived, Collectives, Ending, Gloo, Launch, Member};
+use runtime::ranks::{Arrived, Collectives, Ending, Gloo, KILLED, Launch, Member};
 use runtime::train::follow;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use tempfile::TempDir;
 
 use cli::commands::run::RunArgs;
 use cli::fail::{Exit, Failure, Outcome};
@@ -28,7 +30,7 @@ use cli::output;
 use cli::ranks::enough_micro_batches;
 use cli::signals::ignores_hangup;
 
-/// How long the other processes may take to end after rank 0.
+/// How long the other processes may take to end after rank 0, unless three times the timeout is shorter.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Refuses a number or a kind of processes that the lock does not ask for, or that cannot train.
@@ -127,8 +129,8 @@ pub fn signalled_with_parent(variable: &str, signal: Signal) -> Result<(), Failu
     }
 }
 
-/// Starts this command `ranks` times on this machine and waits for all.
-pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
+/// Starts this command `ranks` times on this machine and waits for all. Each waits `timeout` seconds for another one.
+pub(crate) fn start(ranks: u32, threads: Option<u32>, timeout: u64) -> Outcome {
     let cannot = |error: std::io::Error| {
         Failure::machine(format!("{ranks} ranks cannot be started: {error}"))
     };
@@ -140,6 +142,8 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(hangup))
         .map_err(cannot)?;
+    // Without this folder, the ranks only wait longer for one that was killed.
+    let killed = tempfile::tempdir().ok();
     let mut children = Children(Vec::new());
     for rank in 0..ranks {
         let mut command = Command::new(&program);
@@ -155,6 +159,9 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
             command.env("OMP_NUM_THREADS", &each);
         }
         command.env(PARENT, std::process::id().to_string());
+        if let Some(killed) = &killed {
+            command.env(KILLED, killed.path());
+        }
         if rank > 0 {
             command.stdout(Stdio::null());
         }
@@ -169,7 +176,8 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
             let _ = leader.map(|leader| kill_process(leader, Signal::USR1));
         }
     });
-    let end = children.wait(cannot);
+    let patience = PATIENCE.min(3 * Duration::from_secs(timeout));
+    let end = children.wait(patience, killed.as_ref().map(TempDir::path), cannot);
     handle.close();
     let _ = forward.join();
     end
@@ -179,8 +187,14 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>) -> Outcome {
 struct Children(Vec<Child>);
 
 impl Children {
-    /// The exit code of rank 0. When it or a failed rank has ended, the others have a while to end, too.
-    fn wait(&mut self, cannot: impl Fn(std::io::Error) -> Failure) -> Outcome {
+    /// The exit code of rank 0. When it or a failed rank has ended, the others have a while to end, too. The folder gets
+    /// a file for each rank that was killed.
+    fn wait(
+        &mut self,
+        patience: Duration,
+        killed: Option<&Path>,
+        cannot: impl Fn(std::io::Error) -> Failure,
+    ) -> Outcome {
         let mut until: Option<Instant> = None;
         let (mut leader, mut running) = (None, Vec::new());
         while until.is_none_or(|until| Instant::now() < until) {
@@ -192,8 +206,12 @@ impl Children {
                     Some(status) if rank == 0 => leader = Some(status),
                     Some(_) => {}
                 }
+                if let (Some(folder), Some(_)) = (killed, status.and_then(|status| status.signal()))
+                {
+                    let _ = std::fs::write(folder.join(rank.to_string()), "");
+                }
                 if status.is_some_and(|status| rank == 0 || !status.success()) {
-                    until.get_or_insert_with(|| Instant::now() + PATIENCE);
+                    until.get_or_insert_with(|| Instant::now() + patience);
                 }
             }
             if running.is_empty() {

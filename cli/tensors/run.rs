@@ -53,7 +53,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if let (None, Some(ranks @ 2..)) = (&launch, args.ranks)
         && !args.dry_run
     {
-        return ranks::start(ranks, experiment.platform.threads);
+        return ranks::start(ranks, experiment.platform.threads, args.rank_timeout);
     }
     start_again(&experiment)?;
     let folder = folder(args, &path, &experiment)?;

@@ -33,6 +33,8 @@ struct canonc_group {
   keep_work keep = nullptr;
   int rank;
   int size;
+  // How long the store may take to answer.
+  milliseconds grace;
 };
 
 struct canonc_work {
@@ -64,8 +66,8 @@ keep_work kept(const canonc_group &group, const at::Tensor &tensor) {
   return tensor.is_cuda() ? group.keep : nullptr;
 }
 
-// How long the store may take to answer.
-constexpr milliseconds grace(10000);
+// How long a store may take to answer, unless ranks wait less for each other.
+constexpr milliseconds longest_grace(10000);
 
 // Asks the store on a thread of its own: if the process that hosts it is stopped, the store's functions never return. Such
 // a thread stays behind, with what it holds; the process is about to end.
@@ -99,7 +101,7 @@ canonc_group *canonc_group_meet(const char *host, int port, int serve, const cha
     meeting.waitWorkers = false;
     meeting.timeout = milliseconds(timeout_ms);
     auto store = c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(host, meeting));
-    group = new canonc_group{store, {}, {}, nullptr, rank, size};
+    group = new canonc_group{store, {}, {}, nullptr, rank, size, std::min(meeting.timeout, longest_grace)};
   });
   return group;
 }
@@ -208,7 +210,7 @@ int canonc_group_broadcast(canonc_group *group, void *pointer, int root) {
 
 int canonc_group_set(canonc_group *group, const char *key, const uint8_t *bytes, int64_t count) {
   return canonc::guarded([&] {
-    ask(grace, [store = group->store, key = std::string(key), value = std::vector<uint8_t>(bytes, bytes + count)] {
+    ask(group->grace, [store = group->store, key = std::string(key), value = std::vector<uint8_t>(bytes, bytes + count)] {
       store->set(key, value);
       return true;
     });
@@ -219,7 +221,7 @@ int64_t canonc_group_get(canonc_group *group, const char *key, int64_t timeout_m
   int64_t found = -2;
   const int status = canonc::guarded([&] {
     const milliseconds timeout(timeout_ms);
-    const auto value = ask(timeout + grace, [store = group->store, key = std::string(key), timeout] {
+    const auto value = ask(timeout + group->grace, [store = group->store, key = std::string(key), timeout] {
       const auto until = std::chrono::steady_clock::now() + timeout;
       // `wait` of the store would throw at its end, as for a broken connection; asking again tells them apart.
       while (!store->check({key})) {
@@ -245,7 +247,7 @@ void canonc_group_leave(canonc_group *group, int failed) {
       group->nccl->shutdown();
     } else if (group->nccl) {
       // A shutdown would wait for a rank that is gone. This may not return, either; then the process ends with it.
-      ask(grace, [nccl = group->nccl] {
+      ask(longest_grace, [nccl = group->nccl] {
         nccl->abort();
         return true;
       });

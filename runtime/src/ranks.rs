@@ -26,7 +26,7 @@ pub(crate) use command::Command;
 pub use command::Ending;
 pub(crate) use exchange::{Announced, Computed, Lists, Team, checked_by};
 pub use gloo::{Arrived, Gloo};
-pub use launch::Launch;
+pub use launch::{KILLED, Launch};
 
 /// How a process takes part in training with others.
 #[derive(Clone, Debug)]

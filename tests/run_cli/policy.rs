@@ -66,7 +66,8 @@ fn a_run_without_metrics_finishes_and_is_verified() {
 /// the pages of libtorch that are in memory differ by some 20 MiB between machines and starts.
 #[test]
 fn a_dry_run_predicts_the_peak_of_memory() {
-    let workspace = Place::new(&experiment("broad", DEPO, &[("sequences = 2", "sequences = 128")]));
+    let changes = [("sequences = 2", "sequences = 128"), ("steps = 6", "steps = 3")];
+    let workspace = Place::new(&experiment("broad", DEPO, &changes));
     let table = workspace.exits(0, "run --dry-run");
     let row = table.lines().find(|line| line.starts_with("memory")).unwrap();
     let predicted: f64 = row.split_whitespace().nth(1).unwrap().parse().unwrap();

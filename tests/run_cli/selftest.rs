@@ -139,7 +139,7 @@ fn a_process_that_is_lost_or_hangs_costs_only_its_own_results() {
     );
     python(folder.path(), &script);
     let words = ["--out", "out", "--goldens", &golden(), "--python", "./python", "--peer", "b.py"];
-    let words = [&words[..], &["--parts", "peers", "--limit", "20"]].concat();
+    let words = [&words[..], &["--parts", "peers", "--limit", "8"]].concat();
     let output = selftest(folder.path(), &words);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{stderr}");

@@ -17,7 +17,8 @@ use super::{Collectives, Exchange, Launch, Received, UnderWay};
 use crate::error::ExecuteError;
 use crate::kernels::{Group, KernelError, Meeting, Network, Pending};
 
-/// How long ranks wait for each other to say that they still run. One on a busy machine needs seconds.
+/// How long ranks wait for each other to say that they still run, unless the timeout is shorter. One on a busy machine
+/// needs seconds.
 const ROLL_CALL: Duration = Duration::from_secs(8);
 
 /// How often a rank looks whether the others have come.
@@ -27,6 +28,8 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Gloo {
     group: Group,
     launch: Launch,
+    /// How long ranks wait for each other to say that they still run.
+    roll_call: Duration,
     received: Received,
     /// Exchanges between GPUs that this process has not waited for.
     outstanding: Outstanding<Pending>,
@@ -79,6 +82,7 @@ impl Arrived {
         let gloo = Gloo {
             group,
             launch,
+            roll_call: ROLL_CALL.min(timeout),
             received: Received::default(),
             outstanding: Outstanding::new(timeout),
             lost: Cell::new(false),
@@ -95,11 +99,10 @@ impl Arrived {
     /// The process that hosts the store leaves last, since nobody can store or read a reason after that.
     fn linger(&self) {
         let Launch { rank, size, serves, .. } = self.gloo.launch;
-        let until = Instant::now() + ROLL_CALL;
+        let until = Instant::now() + self.gloo.roll_call;
         for other in (0..size).filter(|other| serves && *other != rank) {
-            let wait = until.saturating_duration_since(Instant::now());
             // A rank that does not answer is no reason to wait longer.
-            let _ = self.gloo.group.get(&format!("failed/{other}"), wait);
+            let _ = self.gloo.heard("failed", other, until);
         }
     }
 
@@ -200,6 +203,12 @@ impl Gloo {
                         "correct that, and start all ranks again",
                     ));
                 }
+                if self.launch.was_killed(*other) {
+                    return Err(Problem::machine(
+                        format!("rank {other} failed: it was killed before it met the others"),
+                        "start all ranks again",
+                    ));
+                }
             }
             if Instant::now() >= until {
                 let mut late = Vec::new();
@@ -253,6 +262,21 @@ impl Gloo {
         let _ = self.group.set(&format!("failed/{}", self.launch.rank), reason);
     }
 
+    /// Whether a rank has stored something under its number, waiting for it until then, or until the rank was killed.
+    fn heard(&self, what: &str, other: u32, until: Instant) -> Result<bool, KernelError> {
+        let key = format!("{what}/{other}");
+        loop {
+            let was_killed = self.launch.was_killed(other);
+            let left = until.saturating_duration_since(Instant::now());
+            if self.group.get(&key, left.min(POLL))?.is_some() {
+                return Ok(true);
+            }
+            if was_killed || left.is_zero() {
+                return Ok(false);
+            }
+        }
+    }
+
     /// The error for an exchange that did not happen: names the rank at fault.
     fn lost(&self, error: &KernelError) -> ExecuteError {
         self.lost.set(true);
@@ -267,7 +291,7 @@ impl Gloo {
         if self.group.set(&format!("alive/{rank}"), "").is_err() {
             return gone();
         }
-        let until = Instant::now() + ROLL_CALL;
+        let until = Instant::now() + self.roll_call;
         let mut silent = Vec::new();
         for other in (0..size).filter(|other| *other != rank) {
             match self.group.get(&format!("failed/{other}"), Duration::ZERO) {
@@ -277,10 +301,9 @@ impl Gloo {
                 Ok(None) => {}
                 Err(_) => return gone(),
             }
-            let wait = until.saturating_duration_since(Instant::now());
-            match self.group.get(&format!("alive/{other}"), wait) {
-                Ok(Some(_)) => {}
-                Ok(None) => silent.push(other),
+            match self.heard("alive", other, until) {
+                Ok(true) => {}
+                Ok(false) => silent.push(other),
                 Err(_) => return gone(),
             }
         }
@@ -395,6 +418,7 @@ mod tests {
                 interfaces: None,
                 serves: rank == 0,
                 prefix: "test".to_owned(),
+                killed: None,
             };
             let arrived = Arrived::at(launch, Duration::from_secs(60))?;
             arrived.join("equal", Some(gpu), None).map(drop)

@@ -3,6 +3,7 @@
 //! Missing or contradictory variables are refused by name, so that nobody trains on one process by mistake.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
+use std::path::PathBuf;
 
 use dsl::Problem;
 
@@ -25,7 +26,12 @@ pub struct Launch {
     pub serves: bool,
     /// Separates a restart from the processes before it.
     pub prefix: String,
+    /// Where the launcher leaves a file for each rank that was killed, named by its number, if it does.
+    pub killed: Option<PathBuf>,
 }
+
+/// The variable that names the folder of [`Launch::killed`].
+pub const KILLED: &str = "CANONC_RANKS_KILLED";
 
 const START: &str = "start the processes with `torchrun`, `srun` or `canonc run --ranks N`";
 
@@ -91,7 +97,13 @@ impl Launch {
             interfaces: environment.get("GLOO_SOCKET_IFNAME"),
             serves: rank == 0 && !agent,
             prefix: format!("canonc/{restart}"),
+            killed: said(KILLED).map(PathBuf::from),
         }))
+    }
+
+    /// Whether the launcher saw that a rank was killed, so that nobody needs to wait for it.
+    pub(super) fn was_killed(&self, rank: u32) -> bool {
+        self.killed.as_ref().is_some_and(|folder| folder.join(rank.to_string()).exists())
     }
 
     /// The address by which the other ranks reach this machine; `None` lets libtorch resolve the host name.

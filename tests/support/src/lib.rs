@@ -33,6 +33,15 @@ macro_rules! scratch {
     }};
 }
 
+/// How many cases a property test or a sweep tries: a quarter of `full`, and at least one. With the variable
+/// `CANONC_CASES` it is that many times `full`: 1 for all of them, 10 in nightly runs.
+pub fn cases(full: u64) -> u64 {
+    match std::env::var("CANONC_CASES") {
+        Ok(times) => full * times.parse::<u64>().expect("CANONC_CASES is a number"),
+        Err(_) => (full / 4).max(1),
+    }
+}
+
 /// Copies a folder with all that is in it.
 pub fn copy_folder(from: &std::path::Path, to: &std::path::Path) {
     std::fs::create_dir_all(to).unwrap();
