@@ -97,7 +97,7 @@ impl Launch {
             interfaces: environment.get("GLOO_SOCKET_IFNAME"),
             serves: rank == 0 && !agent,
             prefix: format!("canonc/{restart}"),
-            killed: said(KILLED).map(PathBuf::from),
+            killed: environment.get(KILLED).map(PathBuf::from),
         }))
     }
 
