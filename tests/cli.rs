@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 mod cli {
+    #[cfg(feature = "ext")]
     mod audit;
+    #[cfg(feature = "ext")]
     mod audit_foreign;
     mod bad_input;
     mod check;
@@ -15,8 +17,10 @@ mod cli {
     mod doors;
     mod fields;
     mod fmt;
+    #[cfg(feature = "ext")]
     mod graph;
     mod locks;
+    #[cfg(feature = "ext")]
     mod lsp;
     mod merge;
     mod other;

@@ -4,28 +4,39 @@
 #![cfg(feature = "torch")]
 
 mod run_cli {
+    #[cfg(feature = "models")]
     mod answer;
     mod compare;
     mod diverged;
     mod refusals;
+    #[cfg(feature = "models")]
     mod eval;
+    #[cfg(feature = "models")]
     mod exported;
     mod folders;
+    #[cfg(feature = "models")]
     mod foreign;
+    #[cfg(feature = "models")]
     mod imported;
     mod names;
+    #[cfg(feature = "models")]
     mod peers;
     mod planned;
     mod policy;
     mod proof;
     mod ranks;
+    #[cfg(feature = "models")]
     mod selftest;
+    #[cfg(feature = "models")]
     mod serve;
     mod signals;
     mod slurm;
+    #[cfg(feature = "models")]
     mod stock;
+    #[cfg(feature = "models")]
     mod suites;
     mod tracking;
+    #[cfg(feature = "models")]
     mod uses;
     mod verify;
 }
