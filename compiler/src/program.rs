@@ -2,6 +2,7 @@
 //! to the same identity.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use dsl::limits::MAX_ERRORS;
 use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
@@ -72,26 +73,50 @@ pub fn imports(name: &str, text: &str) -> Vec<String> {
     ast.imports.iter().filter_map(|i| import_target(name, &i.path)).collect()
 }
 
+/// The standard definitions, parsed once in a process: they come first in every program that has them, so that their
+/// files have the same numbers in each.
+struct ParsedStd {
+    sources: Sources,
+    files: Vec<(FileId, Ast)>,
+    diagnostics: Diagnostics,
+}
+
+static PARSED_STD: LazyLock<ParsedStd> = LazyLock::new(|| {
+    let (mut sources, mut diagnostics) = (Sources::new(), Diagnostics::new());
+    let files = STD.iter().map(|(name, text)| parse(&mut sources, name, text, &mut diagnostics));
+    let files = files.collect();
+    ParsedStd { sources, files, diagnostics }
+});
+
+fn parse(
+    sources: &mut Sources,
+    name: &str,
+    text: &str,
+    diagnostics: &mut Diagnostics,
+) -> (FileId, Ast) {
+    let file = sources.add(name, text);
+    let (ast, errors) = dsl::parse(file, text);
+    diagnostics.extend(errors);
+    (file, ast)
+}
+
 impl Program {
     /// Parses and resolves. The result holds the diagnostics so far.
     pub fn new(files: impl IntoIterator<Item = (String, String)>, std: Std) -> Program {
-        let mut sources = Sources::new();
-        let mut diagnostics = Diagnostics::new();
-        let mut parse = |sources: &mut Sources, name: &str, text: &str| -> (FileId, Ast) {
-            let file = sources.add(name, text);
-            let (ast, errors) = dsl::parse(file, text);
-            diagnostics.extend(errors);
-            (file, ast)
+        let (mut sources, standard, mut diagnostics) = match std {
+            Std::Embedded => {
+                let ParsedStd { sources, files, diagnostics } = &*PARSED_STD;
+                (sources.clone(), files.as_slice(), diagnostics.clone())
+            }
+            Std::None => (Sources::new(), [].as_slice(), Diagnostics::new()),
         };
-        let standard: Vec<(FileId, Ast)> = match std {
-            Std::Embedded => STD.iter().map(|(n, t)| parse(&mut sources, n, t)).collect(),
-            Std::None => Vec::new(),
-        };
-        let asts: Vec<(FileId, Ast)> =
-            files.into_iter().map(|(n, t)| parse(&mut sources, &n, &t)).collect();
+        let asts: Vec<(FileId, Ast)> = files
+            .into_iter()
+            .map(|(name, text)| parse(&mut sources, &name, &text, &mut diagnostics))
+            .collect();
         let files = asts.iter().map(|(file, _)| *file).collect();
-        let (library, mut errors) = resolve(&sources, &asts, &standard);
-        for (file, ast) in asts.iter().chain(&standard) {
+        let (library, mut errors) = resolve(&sources, &asts, standard);
+        for (file, ast) in asts.iter().chain(standard) {
             undefined(&library, *file, ast, &mut errors);
         }
         diagnostics.extend(errors);

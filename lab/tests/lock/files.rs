@@ -160,6 +160,7 @@ fn every_task_has_recipes_that_build() {
     }
 }
 
+/// Locks of the release and their twins are read in `published`, the others here.
 #[test]
 fn committed_locks_equal_the_locks_of_their_sources() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lockfiles");
@@ -167,22 +168,31 @@ fn committed_locks_equal_the_locks_of_their_sources() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let text = support::programs::read(&format!("lockfiles/{name}"));
-        let lock = read(&name, &text).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(format!("{}.lock", lock.name()), name);
-        kinds.insert(lock.kind());
-        let fresh = match &lock {
-            Lock::Arch(arch) => arch_lock(&arch.source),
-            Lock::Experiment(experiment) => {
-                let mut experiments = committed(&experiment.source, None).into_iter();
-                let same = experiments.find(|candidate| candidate.name == experiment.name);
+        if !name.contains("-Nemo-") {
+            read(&name, &text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        let [kind, locked, source] = ["kind", "name", "source"].map(|key| {
+            let start = format!("{key} = \"");
+            let value = text.lines().find_map(|line| line.strip_prefix(&start));
+            value.unwrap_or_else(|| panic!("{name} has no {key}")).trim_end_matches('"')
+        });
+        assert_eq!(format!("{locked}.lock"), name);
+        let fresh = match kind {
+            "arch" => arch_lock(source),
+            "experiment" => {
+                let mut experiments = committed(source, None).into_iter();
+                let same = experiments.find(|candidate| candidate.name == locked);
                 Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
-            Lock::Comparison(locked) => comparison(&locked.source, &locked.name),
+            "comparison" => comparison(source, locked),
+            kind => panic!("{name}: {kind}"),
         };
-        let stale = drift(&text, &write(&fresh));
-        assert!(stale.is_empty(), "{name}: `canonc build {}` again: {stale:?}", lock.source());
+        let fresh = write(&fresh);
+        let stale = || drift(&text, &fresh);
+        assert!(text == fresh, "{name}: `canonc build {source}` again: {:?}", stale());
+        kinds.insert(kind.to_owned());
     }
-    assert_eq!(kinds, BTreeSet::from(["arch", "comparison", "experiment"]));
+    assert_eq!(kinds, ["arch", "comparison", "experiment"].map(str::to_owned).into());
 }
 
 #[test]
@@ -283,7 +293,7 @@ fn damage(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(support::cases(400)))]
 
     #[test]
     fn no_damaged_lock_is_accepted((which, edits) in edited()) {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use compiler::canonical::Identity;
 use compiler::op;
@@ -209,6 +210,11 @@ fn texts_give_their_digests() {
 /// A Python with the package: the machine's own, or one in a virtual environment under the target
 /// folder.
 pub(crate) fn python() -> Result<PathBuf, String> {
+    static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PYTHON.get_or_init(python_with_packages).clone()
+}
+
+fn python_with_packages() -> Result<PathBuf, String> {
     let has_packages = |python: &Path| {
         Command::new(python)
             .args(["-c", "import blake3, tomllib"])

@@ -131,7 +131,7 @@ fn the_text_does_not_depend_on_the_edits() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::cases(96), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_archs(random in random()) {

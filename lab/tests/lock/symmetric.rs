@@ -2,15 +2,17 @@
 //! other arm's values at the treatment, compiles both texts, and compares identities: it uses no field trees, normal
 //! forms or erasure.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use compiler::program::{Program, Std};
+use compiler::program::{Compiled, Program, Std};
 use lab::experiment::Experiment;
-use lab::lock::Lock;
+use lab::lock::{ArchLock, Lock};
 use lab::verdict::{Subject, Verdict, text};
 use proptest::prelude::*;
 
-use support::locks::{arch_text_lock, experiment_of, judge, small};
+use support::locks::{experiment_of, judge, small};
 
 /// A mixer like std's attention, with code to insert if `qk_norm` is on or off, and another slot.
 macro_rules! attention {
@@ -112,7 +114,7 @@ const EXCLUSIVE: [(usize, usize); 3] = [(3, 4), (5, 6), (7, 11)];
 const OWN: &str =
     "block squash(x) {\n  silu(x)\n}\nblock wide(x) {\n  x + linear inner (silu(x), dim)\n}\n";
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Arm {
     definition: usize,
     chosen: [usize; KNOBS.len()],
@@ -146,28 +148,34 @@ impl Arm {
     }
 }
 
-/// The graph and manifest of an arm, or `None` if it does not compile.
-fn identity(arm: &Arm) -> Option<(String, String)> {
-    if !arm.legal() {
-        return None;
-    }
-    let text = arm.text();
-    let program = Program::new([("test.canon".to_owned(), text)], Std::Embedded);
-    let compiled = program.compile("test.canon", "x").0?;
-    Some((compiled.identity.graph_text, compiled.identity.manifest_text))
-}
+/// The arms of one case, each compiled once; `None` for one that does not compile.
+#[derive(Default)]
+struct CompiledArms(RefCell<BTreeMap<Arm, Option<Rc<Compiled>>>>);
 
-/// Whether arm `a` with `b`'s values at the treatment is `b`.
-fn becomes(a: &Arm, b: &Arm, treatment: &BTreeSet<usize>) -> Option<bool> {
-    let mut moved = a.clone();
-    for knob in treatment {
-        moved.chosen[*knob] = b.chosen[*knob];
+impl CompiledArms {
+    fn compiled(&self, arm: &Arm) -> Option<Rc<Compiled>> {
+        if !arm.legal() {
+            return None;
+        }
+        if let Some(known) = self.0.borrow().get(arm) {
+            return known.clone();
+        }
+        let program = Program::new([("test.canon".to_owned(), arm.text())], Std::Embedded);
+        let compiled = program.compile("test.canon", "x").0.map(Rc::new);
+        self.0.borrow_mut().insert(arm.clone(), compiled.clone());
+        compiled
     }
-    Some(identity(&moved)? == identity(b)?)
-}
 
-fn lock(arm: &Arm) -> Lock {
-    arch_text_lock(&arm.text(), "x")
+    /// Whether arm `a` with `b`'s values at the treatment is `b`, by graph and manifest.
+    fn becomes(&self, a: &Arm, b: &Arm, treatment: &BTreeSet<usize>) -> Option<bool> {
+        let mut moved = a.clone();
+        for knob in treatment {
+            moved.chosen[*knob] = b.chosen[*knob];
+        }
+        let [moved, b] = [self.compiled(&moved)?, self.compiled(b)?]
+            .map(|arm| (arm.identity.graph_text.clone(), arm.identity.manifest_text.clone()));
+        Some(moved == b)
+    }
 }
 
 /// A knob's entry in a treatment: if both arms fill a slot with Canon layers, they differ in a setting of the fill.
@@ -217,9 +225,8 @@ fn pair() -> impl Strategy<Value = (Arm, Arm, Vec<bool>)> {
 /// Knobs with an entry that also covers another knob's field.
 const BROADER: [(usize, usize); 3] = [(5, 6), (7, 11), (4, 3)];
 
-/// Hundreds in every test run; set `PROPTEST_CASES=10000` for more.
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+    support::cases(300)
 }
 
 /// The paths of the confounds, to compare them independently of the arms' order.
@@ -237,7 +244,9 @@ proptest! {
 
     #[test]
     fn both_orders_and_the_oracle_agree((a, b, declared) in pair()) {
-        prop_assume!(identity(&a).is_some() && identity(&b).is_some());
+        let arms = CompiledArms::default();
+        let both = (arms.compiled(&a), arms.compiled(&b));
+        prop_assume!(both.0.is_some() && both.1.is_some());
         // Both arms would fill slot A of the first layer, with different settings.
         prop_assume!([(&a, &b), (&b, &a)].iter().all(|(a, b)| a.chosen[7] == 0 || b.chosen[11] == 0));
         let differing = (0..KNOBS.len()).filter(|knob| a.chosen[*knob] != b.chosen[*knob]);
@@ -250,11 +259,12 @@ proptest! {
                 treatment.extend([broad, narrow].into_iter().filter(|knob| a.chosen[*knob] != b.chosen[*knob]));
             }
         }
-        let locks = [lock(&a), lock(&b)];
+        let locks = [both.0, both.1]
+            .map(|arm| Lock::Arch(ArchLock::new("x", "test.canon", &arm.unwrap()).unwrap()));
         let words: Vec<&str> = entries.iter().map(|knob| entry(*knob, &a, &b)).collect();
         let verdicts = [judge(&locks[0], &locks[1], &words), judge(&locks[1], &locks[0], &words)];
         let equal = |treatment: &BTreeSet<usize>| {
-            Some(becomes(&a, &b, treatment)? && becomes(&b, &a, treatment)?)
+            Some(arms.becomes(&a, &b, treatment)? && arms.becomes(&b, &a, treatment)?)
         };
         match verdicts {
             [Ok(one), Ok(other)] => {
@@ -312,7 +322,7 @@ fn is_constant(values: &Values) -> bool {
 fn recipe_of(values: &Values) -> String {
     let base = "arch = \"small.canon\"\nbatch = { sequences = 32 }\nbudget = { steps = 600 }\n\
                 data = { task = \"depo\", seq_len = 128, depo.K = 2, depo.mini_vocab = 50, depo.min_tlen = 1, depo.max_tlen = 2 }\n";
-    let mut sections = std::collections::BTreeMap::<&str, Vec<String>>::new();
+    let mut sections = BTreeMap::<&str, Vec<String>>::new();
     for (i, (path, texts)) in FIELDS.iter().enumerate() {
         let (section, name) = path.split_once('.').unwrap();
         if !(i == WARMUP && is_constant(values)) {

@@ -10,6 +10,15 @@ pub mod locks;
 pub mod planted;
 pub mod programs;
 
+/// The number of cases of a property test or sweep whose full number is `full`: a quarter of it, or `full` times the
+/// variable `CANONC_CASES` where that is set (1 for the full number, 10 in nightly runs).
+pub fn cases(full: u32) -> u32 {
+    match std::env::var("CANONC_CASES") {
+        Ok(times) => full * times.parse::<u32>().expect("CANONC_CASES is a whole number"),
+        Err(_) => (full / 4).max(1),
+    }
+}
+
 /// Texts that a careless script would run.
 pub const HOSTILE: [&str; 9] = [
     "x\ntouch pwned #",

@@ -81,8 +81,12 @@ arch small {
 arch smallcanon = small with { canon A, B, C, D }
 ";
 
+/// The small arch, compiled once for each test.
 pub fn small() -> Rc<LockedArch> {
-    locked(&compiled_text(SMALL, "small"))
+    thread_local! {
+        static COMPILED: Rc<LockedArch> = locked(&compiled_text(SMALL, "small"));
+    }
+    COMPILED.with(Rc::clone)
 }
 
 /// A recipe for the small arch; every section can be replaced.
