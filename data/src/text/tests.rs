@@ -309,7 +309,7 @@ fn the_order_never_changes() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(support::cases(64)))]
 
     #[test]
     fn any_window_is_the_same_part_of_the_stream(

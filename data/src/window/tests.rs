@@ -199,7 +199,7 @@ fn windows_that_could_hold_no_answer_are_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(support::cases(64)))]
 
     #[test]
     fn any_walk_over_indexed_windows_gives_the_same_windows(

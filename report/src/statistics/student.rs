@@ -3,6 +3,8 @@
 //!
 //! Source: Student 1908; the mass is the incomplete beta function of Abramowitz and Stegun 26.7.1.
 
+use std::cell::Cell;
+
 use super::special;
 
 /// The mass beyond -|t| and +|t| together.
@@ -33,6 +35,32 @@ pub fn critical(alpha: f64, df: f64) -> f64 {
     if alpha >= 1.0 {
         return 0.0;
     }
+    let mut latest = LATEST.get();
+    if let Some(known) = latest.iter().find(|known| known.alpha == alpha && known.df == df) {
+        return known.t;
+    }
+    let t = solved(alpha, df);
+    latest.rotate_right(1);
+    latest[0] = Critical { alpha, df, t };
+    LATEST.set(latest);
+    t
+}
+
+/// A result of [`critical`].
+#[derive(Clone, Copy)]
+struct Critical {
+    alpha: f64,
+    df: f64,
+    t: f64,
+}
+
+thread_local! {
+    /// The latest results: an analysis asks for few levels, of many samples of the same size.
+    static LATEST: Cell<[Critical; 8]> =
+        const { Cell::new([Critical { alpha: f64::NAN, df: f64::NAN, t: f64::NAN }; 8]) };
+}
+
+fn solved(alpha: f64, df: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     while two_sided(high, df) > alpha {
         if high > 1e100 {

@@ -184,7 +184,7 @@ fn index_of(counts: &[u64]) -> TextIndex {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(support::cases(96)))]
 
     #[test]
     fn a_pass_equals_the_list_of_its_documents(

@@ -165,9 +165,9 @@ fn a_special_token_that_the_normalizer_makes_of_a_text_is_seen() {
 #[test]
 fn long_runs_take_no_more_than_their_length() {
     let tokenizer = usual(Kind::File(TokenizerKind::Tiktoken), "llama3.model");
-    // A run of blanks longer than one piece. Each piece is one match of the pattern, which must not recurse too deeply.
+    // Runs a little longer than one piece. A piece is one match of the pattern, which must not recurse too deeply.
     for run in [" ", "\u{3000}", "\n", "\t ", "a", "é", "7", "!", "😀"] {
-        let ids = encoded(&tokenizer, &run.repeat(900_000 / run.chars().count()));
+        let ids = encoded(&tokenizer, &run.repeat(401_000 / run.chars().count()));
         assert!(!ids.is_empty());
     }
     for (kind, name) in [
