@@ -96,6 +96,11 @@ bool known(const c10::OperatorHandle &op, torch::jit::Stack &stack, size_t count
       const at::Tensor operand = argument(at).toTensor();
       results.emplace_back(at::empty(operand.sizes(), operand.options()));
     }
+  } else if (large && name == "aten::embedding") {
+    const at::Tensor weight = argument(0).toTensor();
+    auto sizes = argument(1).toTensor().sizes().vec();
+    sizes.push_back(weight.size(1));
+    results = {at::empty(sizes, weight.options())};
   } else if (large && name == "aten::log_sigmoid_forward") {
     const at::Tensor x = argument(0).toTensor();
     results = {like(x, x.device()), at::empty({0}, x.options())};

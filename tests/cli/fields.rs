@@ -86,7 +86,7 @@ fn the_recipe_reference_shows_what_builds() {
             false => (*block).to_owned(),
         };
         std::fs::write(dir.path().join(format!("recipes/page{n}.toml")), text).unwrap();
-        let ran = canonc(dir.path(), &["build", &format!("recipes/page{n}.toml")]);
+        let ran = canonc(dir.path(), &["build", "-q", &format!("recipes/page{n}.toml")]);
         assert_eq!(ran.code, 0, "{block}: {}{}", ran.stdout, ran.stderr);
     }
 }

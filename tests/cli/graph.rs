@@ -82,7 +82,7 @@ fn names_cannot_break_the_picture() {
 fn the_graph_of_a_lock_and_its_plan() {
     let dir = folder(&[]);
     assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
-    let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
+    let build = ["build", "-q", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
     assert_eq!(canonc(dir.path(), &build).code, 0);
     let source = canonc(dir.path(), &["graph", "arch/firstcanon.canon"]);
     let lock = canonc(dir.path(), &["graph", "lockfiles/firstcanon.lock"]);
@@ -109,7 +109,7 @@ fn the_graph_of_a_lock_and_its_plan() {
 fn artefacts_are_drawn_with_their_state() {
     let dir = folder(&[]);
     assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
-    let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
+    let build = ["build", "-q", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
     assert_eq!(canonc(dir.path(), &build).code, 0);
     let path = dir.path().join("arch/firstcanon.canon");
     let text = std::fs::read_to_string(&path).unwrap();

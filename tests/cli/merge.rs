@@ -101,7 +101,7 @@ fn repository(project: &str) -> tempfile::TempDir {
 
 /// Builds the lock, and commits everything.
 fn commit(root: &Path, project: &str, message: &str) {
-    let ran = canonc(&root.join(project), &["build", "recipes/r.toml"]);
+    let ran = canonc(&root.join(project), &["build", "-q", "recipes/r.toml"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     git_succeeds(root, &["add", "--all"]);
     git_succeeds(root, &["commit", "--quiet", "--message", message]);
@@ -192,7 +192,7 @@ fn a_rebase_leaves_a_conflict_with_the_command_that_ends_it() {
     let (merged, output) = try_git(root, &["rebase", "theirs"]);
     assert!(!merged, "{output}");
     unmerged(root, &output, "only `git merge` of one branch says which commits are merged");
-    assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
+    assert_eq!(canonc(root, &["build", "-q", "recipes/r.toml"]).code, 0);
     git_succeeds(root, &["add", LOCK]);
     git_succeeds(root, &["-c", "core.editor=true", "rebase", "--continue"]);
     let lock = fs::read_to_string(root.join(LOCK)).unwrap();
@@ -260,7 +260,7 @@ fn questions_of_suites_are_merged_as_they_are_committed() {
             unmerged(root, &output, "recipes/copies/q.jsonl");
             assert!(output.contains("only committed files are there"), "{output}");
         }
-        assert_eq!(canonc(root, &["build", "recipes/r.toml"]).code, 0);
+        assert_eq!(canonc(root, &["build", "-q", "recipes/r.toml"]).code, 0);
         assert_eq!(canonc(root, &["build", "--check"]).code, 0);
     }
 }
@@ -370,7 +370,7 @@ fn a_source_behind_a_link_out_of_the_repository_is_not_taken_for_the_merged_one(
     for (branch, lr) in [("theirs", "0.002"), ("ours", "0.001")] {
         git_succeeds(root, &["checkout", "--quiet", "-b", branch, "main"]);
         fs::write(&real, RECIPE.replace("0.003", lr)).unwrap();
-        let ran = canonc(root, &["build", "recipes/r.toml"]);
+        let ran = canonc(root, &["build", "-q", "recipes/r.toml"]);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         git_succeeds(root, &["commit", "--quiet", "--all", "--message", branch]);
     }

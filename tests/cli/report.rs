@@ -231,7 +231,7 @@ fn compared_as(declared: &str) -> tempfile::TempDir {
 fn run_all(dir: &Path, name: &str, declared: &str, outcome: impl Fn(Role, usize) -> Outcome) {
     let recipe = format!("recipes/{name}.toml");
     fs::write(dir.join(&recipe), declared).unwrap();
-    exits(0, &canonc(dir, &["build", &recipe]));
+    exits(0, &canonc(dir, &["build", "-q", &recipe]));
     let text = fs::read_to_string(dir.join(format!("lockfiles/{name}.lock"))).unwrap();
     let Lock::Comparison(comparison) = lock::read(name, &text).unwrap() else {
         panic!("not a comparison")
@@ -286,7 +286,7 @@ fn hostile_text_is_escaped_on_the_page() {
             "ab".repeat(32)
         ));
     fs::write(dir.path().join("recipes/text.toml"), text).unwrap();
-    exits(0, &canonc(dir.path(), &["build", "recipes/text.toml"]));
+    exits(0, &canonc(dir.path(), &["build", "-q", "recipes/text.toml"]));
     let text = fs::read_to_string(dir.path().join("lockfiles/text.lock")).unwrap();
     let Lock::Experiment(experiment) = lock::read("text", &text).unwrap() else {
         panic!("no experiment")
@@ -361,7 +361,7 @@ fn files_between_runs_are_named() {
 #[test]
 fn bad_input_says_what_to_type() {
     let dir = project();
-    exits(0, &canonc(dir.path(), &["build", "recipes/a.toml", "arch/small.canon"]));
+    exits(0, &canonc(dir.path(), &["build", "-q", "recipes/a.toml", "arch/small.canon"]));
     fs::create_dir(dir.path().join("nothing")).unwrap();
     for (words, what, help) in [
         (&["report"][..], "required", "--help"),

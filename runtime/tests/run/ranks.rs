@@ -23,6 +23,15 @@ fn several() -> lab::experiment::Experiment {
     experiment("wide", DEPO, &[("micro_batches = 2", "micro_batches = 5")])
 }
 
+/// The same for half as many steps, with a checkpoint before the last one.
+fn short() -> lab::experiment::Experiment {
+    let changes = [("micro_batches = 2", "micro_batches = 5"), ("steps = 8", "steps = 4")];
+    experiment("wide", DEPO, &changes)
+}
+
+/// The last step of [`short`].
+const SHORT: u64 = 4;
+
 /// How ranks divide a run, and what goes wrong.
 #[derive(Clone, Copy, Debug)]
 struct Divided {
@@ -91,7 +100,7 @@ fn tried(
 
 #[test]
 fn any_number_of_ranks_gives_the_bits_of_one() {
-    let straight = Folder::finished(&several());
+    let straight = Folder::finished(&short());
     for divided in [
         flat(1, Shard::Optimizer),
         flat(1, Shard::Full),
@@ -107,10 +116,10 @@ fn any_number_of_ranks_gives_the_bits_of_one() {
         Divided { node: Some(2), ..flat(6, Shard::Full) },
     ] {
         let folder = Folder::new();
-        let (end, calls) = run(&folder, &several, divided, None);
+        let (end, calls) = run(&folder, &short, divided, None);
         assert!(matches!(end, Some(TrainOutcome::Finished(_))), "{end:?}");
         assert_eq!(
-            differing(&straight.bits(LAST), &folder.bits(LAST)),
+            differing(&straight.bits(SHORT), &folder.bits(SHORT)),
             Vec::<String>::new(),
             "{divided:?}"
         );
@@ -164,7 +173,7 @@ fn dropout_has_the_bits_of_one_rank() {
 /// Every rank began exactly what the schedule lists, in that order and in those sizes, once for each step; and as many
 /// exchanges were under way at a time.
 fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
-    let job = job(&several(), None).unwrap();
+    let job = job(&short(), None).unwrap();
     let shards = Shards::new(&job.graph, ranks);
     let counts =
         Counts { micro_batches: job.micro_batches, in_sequence: job.in_sequence, rows: job.rows };
@@ -185,10 +194,10 @@ fn as_scheduled(Divided { ranks, shard, node, .. }: Divided, began: &[Began]) {
     for (rank, (calls, most)) in (0..).zip(began) {
         assert_eq!(*most, most_at_a_time, "rank {rank} of {ranks}, {shard:?}");
         let mut rest = calls.as_slice();
-        for step in 1..=LAST {
+        for step in 1..=SHORT {
             let mut actions = schedule.step();
             // A process tells of its first step in that step, and there is none after the last one.
-            if step == LAST {
+            if step == SHORT {
                 actions.retain(|action| *action != Action::Tell);
             }
             if step == 1 {
@@ -396,7 +405,9 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
         let (_, calls) = run(&folder, &recipe, Divided { trouble: slow, ..divided }, None);
         assert_eq!(differing(&straight.bits(3), &folder.bits(3)), Vec::<String>::new());
         let exchanges = calls[0].0.len() as u64;
-        for part in 0..4 {
+        // One of four parts of the exchanges, another one for each division.
+        for case in 0..u64::from(support::cases(4)) {
+            let part = (case + n as u64) % 4;
             let (rank, at) = (1 + part % (divided.ranks - 1), 1 + exchanges * part / 4);
             let folder = Folder::new();
             let dies = Trouble { dies: Some((rank, at)), ..slow };
@@ -430,14 +441,15 @@ fn delays_change_no_bit_and_a_death_or_a_cut_message_ends_all_and_is_named() {
 #[test]
 fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
     let last = ("steps = 8", "steps = 2");
-    // Seven windows are four batches; 300 samples are two parts of what a model writes.
+    // Seven windows are four batches; 257 samples are two parts of what a model writes.
     let seven = ("every = 4\nwindows = 3", "every = 1\nwindows = 7");
-    let samples = ("every = 4\nwindows = 3", "windows = 3\nsamples = 300");
+    let samples = ("every = 4\nwindows = 3", "windows = 3\nsamples = 257");
     let written = |task: &str, arch, changes: &[(&str, &str)]| {
         experiment(arch, &recipe_of(task), &[&[last, samples], changes].concat())
     };
-    let longer = [("seq_len = 32", "seq_len = 200")];
-    let long = [("seq_len = 32", "seq_len = 1200")];
+    let longer = [("seq_len = 32", "seq_len = 64")];
+    // A window has a whole biography.
+    let long = [("every = 1", "every = 2"), ("seq_len = 32", "seq_len = 600")];
     let recipes: [&(dyn Fn() -> lab::experiment::Experiment + Sync); 4] = [
         &|| experiment("wide", DEPO, &[last, seven]),
         &|| written("task = \"brevo\"\nbrevo.N = 3", "small_canon", &[]),
@@ -455,8 +467,10 @@ fn an_evaluation_is_shared_like_a_step_and_gives_the_bits_of_one() {
             let differing = differing(&straight.bits(2), &folder.bits(2));
             assert_eq!(differing, Vec::<String>::new(), "recipe {number}, {divided:?}");
         }
-        let scored = straight.records().pop();
-        assert!(matches!(scored, Some(records::metrics::Record::Evaluation(_))), "{scored:?}");
+        let Some(records::metrics::Record::Evaluation(scored)) = straight.records().pop() else {
+            panic!("recipe {number} ends without an evaluation")
+        };
+        assert_eq!(scored.measures.len(), [0, 0, 2, 2][number], "{scored:?}");
     }
 }
 

@@ -191,8 +191,8 @@ fn bits_are_counted_over_whole_biographies() {
         ("steps = 8", "steps = 3"),
     ];
     let experiment = experiment("small_text", &text, &changes);
-    let evaluation = evaluated(&Folder::finished(&experiment));
     let folder = Folder::finished(&experiment);
+    let evaluation = evaluated(&folder);
     let mut job = job(&experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
     let state = trained(&folder, &job, machine);

@@ -22,7 +22,7 @@ fn on_text(root: &Path, name: &str, data: &str) {
         "data = {{ task = \"text\", seq_len = 64, source = \"s\", digest = \"{digest}\"{data} }}"
     );
     fs::write(root.join(format!("recipes/{name}.toml")), RECIPE.replace(task, &text)).unwrap();
-    exits(0, &canonc(root, &["build", &format!("recipes/{name}.toml")]));
+    exits(0, &canonc(root, &["build", "-q", &format!("recipes/{name}.toml")]));
     let text = fs::read_to_string(root.join(format!("lockfiles/{name}.lock"))).unwrap();
     let Lock::Experiment(experiment) = lock::read(name, &text).unwrap() else { panic!("{text}") };
     finish(&root.join("runs").join(name), &experiment, Role::Base, 0);
