@@ -23,6 +23,12 @@ pub const HOSTILE: [&str; 9] = [
     "",
 ];
 
+/// How many cases a property test tries of `full`: a quarter, or `full` times `CANONC_CASES` if that is set.
+pub fn cases(full: u32) -> u32 {
+    let times = std::env::var("CANONC_CASES").ok().and_then(|times| times.parse::<u32>().ok());
+    times.map_or(full / 4, |times| full.saturating_mul(times)).max(1)
+}
+
 /// A folder of its own that a test may write to.
 #[macro_export]
 macro_rules! scratch {
