@@ -456,7 +456,8 @@ mod tests {
             for mode in [Mode::Train, Mode::Test] {
                 task.sample(&mut Random::new(7), mode, &mut scratch, &mut tape);
             }
-            assert!(tape.tokens.iter().all(|token| task.alphabet().contains(token)), "{name}");
+            let alphabet = task.alphabet();
+            assert!(tape.tokens.iter().all(|token| alphabet.contains(token)), "{name}");
             assert_eq!(tape.labels.len(), if definition.labels { tape.tokens.len() } else { 0 });
             assert!(!definition.labels || task.separator().is_none(), "{name}");
             assert!(tape.tokens.len() as u64 >= task.least_tokens(Mode::Train), "{name}");

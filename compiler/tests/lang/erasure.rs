@@ -87,7 +87,7 @@ block l(x; mlp) {\n  share twice = pair\n  share gated = mlp\n  twice(twice(x)) 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::cases(96), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn random_archs_and_slot_sets(

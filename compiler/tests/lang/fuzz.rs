@@ -76,8 +76,11 @@ fn random_texts() {
     }
     crate::ALLOCATOR.set_limit(MEMORY).unwrap();
     let mut seen = BTreeSet::new();
-    let config =
-        ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig {
+        cases: support::cases(1500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
     let mut runner = TestRunner::new(config);
     let seen_here = RefCell::new(&mut seen);
     runner

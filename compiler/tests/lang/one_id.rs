@@ -160,7 +160,7 @@ fn a_shared_layer_may_declare_in_an_order_of_its_own() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: support::cases(96), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn reordered_random_archs_have_one_result(random in random(), seed in any::<u64>()) {

@@ -3,6 +3,9 @@
 //! recipes/AUDIT.md documents the rows, and a test compares them. A key without a row is reported, and assumed to affect
 //! the result.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use lab::field::{Absent, Class, FieldDef, Kind, TABLE, Topic};
 
 use crate::foreign::FOREIGN;
@@ -46,6 +49,32 @@ pub fn rows() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().chain(FOREIGN)
 }
 
+/// The rows by their names. Of several rows with one name, the first counts.
+struct Index {
+    /// By our name.
+    paths: HashMap<&'static str, &'static FieldDef>,
+    /// By any name.
+    names: HashMap<&'static str, &'static FieldDef>,
+    /// Beginnings of keys that a row covers as a section, in the order of the rows.
+    sections: Vec<(&'static str, &'static FieldDef)>,
+}
+
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let mut index = Index { paths: HashMap::new(), names: HashMap::new(), sections: Vec::new() };
+    for row in rows() {
+        index.paths.entry(row.path).or_insert(row);
+        for name in row.foreign.iter().chain([&row.path]) {
+            index.names.entry(name).or_insert(row);
+        }
+        // Our own names for another trainer's sections are not a way to write a key.
+        let ours = (!row.path.starts_with("lingua.")).then_some(&row.path);
+        let patterns = row.foreign.iter().chain(ours);
+        let beginnings = patterns.filter_map(|pattern| pattern.strip_suffix('*'));
+        index.sections.extend(beginnings.map(|beginning| (beginning, row)));
+    }
+    index
+});
+
 /// Unit suffixes of columns such as `tokens_total_T`, with the value of each unit.
 const UNITS: [(&str, i64); 4] =
     [("_T", 1_000_000_000_000), ("_B", 1_000_000_000), ("_M", 1_000_000), ("_K", 1000)];
@@ -57,12 +86,12 @@ pub(crate) fn unit_of(name: &str) -> Option<(&str, i64)> {
 
 /// Finds a key by our name.
 pub fn find(path: &str) -> Option<&'static FieldDef> {
-    rows().find(|row| row.path == path)
+    INDEX.paths.get(path).copied()
 }
 
 /// Finds a key by any of its names.
 pub fn known(name: &str) -> Option<&'static FieldDef> {
-    let exact = |name: &str| rows().find(|row| row.path == name || row.foreign.contains(&name));
+    let exact = |name: &str| INDEX.names.get(name).copied();
     let reported = |row: &&'static FieldDef| row.topic == Topic::Reported;
     exact(name)
         .or_else(|| exact(name.strip_suffix(COMMENT)?))
@@ -185,19 +214,10 @@ pub(crate) fn is_result(key: &str, cell: &str, in_table: bool) -> bool {
 
 /// The row that covers a whole section: the longest match.
 fn section_of(name: &str) -> Option<&'static FieldDef> {
-    let fits = |pattern: &str| {
-        pattern
-            .strip_suffix('*')
-            .filter(|start| name.len() > start.len() && name.starts_with(start))
-            .map(str::len)
-    };
-    let of_row = |row: &'static FieldDef| {
-        // Our own names for another trainer's sections are not a way to write a key.
-        let ours = (!row.path.starts_with("lingua.")).then_some(&row.path);
-        let patterns = row.foreign.iter().chain(ours);
-        patterns.filter_map(|pattern| fits(pattern)).max().map(|length| (length, row))
-    };
-    rows().filter_map(of_row).max_by_key(|(length, _)| *length).map(|(_, row)| row)
+    let covers =
+        |(start, _): &&(&str, &FieldDef)| name.len() > start.len() && name.starts_with(start);
+    let longest = INDEX.sections.iter().filter(covers).max_by_key(|(start, _)| start.len());
+    longest.map(|(_, row)| *row)
 }
 
 /// An experiment's path for a key: ours, or the key itself if a row covers a whole section.

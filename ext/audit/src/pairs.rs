@@ -158,7 +158,10 @@ fn only_two(subjects: &[Subject], declared: &Pairs, contents: &Contents<'_>) -> 
     let [a, b] = subjects else { return None };
     // Whoever names two locks of unrelated experiments does not ask how they differ.
     let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
-    if locks && words(a).is_disjoint(&words(b)) && !share_data(a, b) {
+    if locks
+        && words(a).is_disjoint(&words(b))
+        && !DataKeys::new(a).may_be_shared(&DataKeys::new(b))
+    {
         return None;
     }
     let repeats = contents.differing(0, 1).iter().all(|path| path.starts_with("seeds."));
@@ -241,34 +244,48 @@ fn words(subject: &Subject) -> BTreeSet<&str> {
     subject.claims.stem.split('-').filter(|part| !part.is_empty()).collect()
 }
 
-/// Whether two experiments may have read the same data: a key that says which data agrees, or none says it.
-fn share_data(a: &Subject, b: &Subject) -> bool {
-    let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
-    let identifies_data = |subject: &Subject, path: &str| {
-        let names = match locks {
-            true => ["data.task", "data.source", "data.digest"].contains(&path),
-            false => path == "data.task" || subject.own.get(path) == Some(&Topic::Data),
-        };
-        names && subject.facts.get(path).is_some_and(|fact| fact.written)
-    };
-    let data_keys = |subject: &'_ Subject| -> BTreeSet<String> {
-        subject
-            .compared()
-            .filter(|path| identifies_data(subject, path))
-            .map(str::to_owned)
-            .collect()
-    };
-    let (keys_of_a, keys_of_b) = (data_keys(a), data_keys(b));
-    let mut shared = keys_of_a.intersection(&keys_of_b).peekable();
-    if locks && a.value("data.task") != b.value("data.task") {
-        return false;
+/// The keys of an experiment that may say which data it read.
+struct DataKeys<'a> {
+    subject: &'a Subject,
+    /// Next to another lock.
+    of_locks: BTreeSet<&'a str>,
+    /// Next to an experiment of any origin.
+    of_all: BTreeSet<&'a str>,
+}
+
+impl<'a> DataKeys<'a> {
+    fn new(subject: &'a Subject) -> DataKeys<'a> {
+        let in_locks = |path: &&str| ["data.task", "data.source", "data.digest"].contains(path);
+        let in_all =
+            |path: &&str| *path == "data.task" || subject.own.get(*path) == Some(&Topic::Data);
+        let written = |path: &&str| subject.facts.get(*path).is_some_and(|fact| fact.written);
+        let keys: Vec<&str> = subject.compared().filter(written).collect();
+        DataKeys {
+            subject,
+            of_locks: keys.iter().copied().filter(in_locks).collect(),
+            of_all: keys.iter().copied().filter(in_all).collect(),
+        }
     }
-    let text = |subject: &Subject| {
-        subject.value("data.task").is_some_and(|task| task.to_string() == "text")
-    };
-    let mut shared =
-        shared.by_ref().filter(|path| !(locks && text(a) && *path == "data.task")).peekable();
-    shared.peek().is_none() || shared.any(|path| a.value(path) == b.value(path))
+
+    /// Whether two experiments may have read the same data: a key that says which data agrees, or none says it.
+    fn may_be_shared(&self, other: &DataKeys<'_>) -> bool {
+        let (a, b) = (self.subject, other.subject);
+        let locks = [a, b].iter().all(|subject| subject.origin == Origin::Lock);
+        if locks && a.value("data.task") != b.value("data.task") {
+            return false;
+        }
+        let (keys_of_a, keys_of_b) = match locks {
+            true => (&self.of_locks, &other.of_locks),
+            false => (&self.of_all, &other.of_all),
+        };
+        let text = |subject: &Subject| {
+            subject.value("data.task").is_some_and(|task| task.to_string() == "text")
+        };
+        let only_text = |path: &str| locks && path == "data.task" && text(a) && text(b);
+        let shared = keys_of_a.intersection(keys_of_b);
+        let mut shared = shared.filter(|path| !only_text(path)).peekable();
+        shared.peek().is_none() || shared.any(|path| a.value(path) == b.value(path))
+    }
 }
 
 /// The words of names, by experiment.
@@ -290,11 +307,12 @@ fn candidates(
     open: &BTreeSet<usize>,
     free: &BTreeSet<usize>,
 ) -> Vec<Candidate> {
+    let data: Vec<DataKeys<'_>> = subjects.iter().map(DataKeys::new).collect();
     let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
     for (rank, with) in open.iter().enumerate() {
         for (other_rank, without) in free.iter().enumerate() {
-            let both = subjects.get(*with).zip(subjects.get(*without));
-            let related = both.is_some_and(|(with, without)| share_data(with, without));
+            let both = data.get(*with).zip(data.get(*without));
+            let related = both.is_some_and(|(with, without)| with.may_be_shared(without));
             let shared = shared_words(names, without, with);
             if shared == 0 && !related {
                 continue;

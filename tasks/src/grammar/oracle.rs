@@ -100,7 +100,7 @@ fn law_after(sentences: &BTreeMap<Vec<u32>, f64>, tokens: u32, prefix: &[u32]) -
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(support::cases(200)))]
 
     #[test]
     fn everything_agrees_with_all_derivations(

@@ -1,5 +1,6 @@
 //! Compares every gradient rule to central differences of the plan's own loss.
 
+use super::interpret::LossOfParameter;
 use super::{checked, compiled, decimal, graph, options, parameters, run, tokens};
 use crate::graph::{Graph, NodeKind, ParamId};
 use crate::kernel::tensor::{Random, Tensor};
@@ -35,14 +36,9 @@ fn worst(graph: &Graph, fuse: bool) -> f64 {
         let gradient = &outputs[&Output::Gradient(id)];
         let largest = gradient.data.iter().fold(1e-3f64, |a, x| a.max(x.abs()));
         assert!(gradient.data.iter().any(|x| *x != 0.0), "{} has no gradient", param.path);
+        let mut losses = LossOfParameter::new(&plan, &inputs, Input::Param(id));
         for i in 0..gradient.data.len() {
-            let loss = |by: f64| {
-                let mut moved = inputs.clone();
-                if let Some(tensor) = moved.get_mut(&Input::Param(id)) {
-                    tensor.data[i] += by;
-                }
-                scale * run(&plan, &moved)[&Output::Loss].data[0]
-            };
+            let mut loss = |by: f64| scale * losses.moved(i, by);
             // A fourth-order formula: the error is proportional to h⁴.
             let h = 1e-4;
             let slope =

@@ -118,8 +118,8 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                 let rows = as_table([&first, &arm]);
                 for (kind, set) in [("configuration", configurations), ("table", rows)] {
                     let report = audited(&set);
-                    let what = format!("{key} = {value} in a {kind}: {:?}", report.findings);
-                    assert_eq!(report.pairs.len(), 1, "{what}");
+                    let what = || format!("{key} = {value} in a {kind}: {:?}", report.findings);
+                    assert_eq!(report.pairs.len(), 1, "{}", what());
                     // Columns are checked against the keys, or against the other arm's if those are missing.
                     if row.topic != Topic::Reported {
                         // Where no digest identifies the data, the number of its tokens does.
@@ -127,8 +127,8 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                             || row.class == Class::Measured
                             || row.path == "data.tokens";
                         let spoilt = decides || row.topic == Topic::Revision;
-                        assert_eq!(report.clean.is_empty(), spoilt, "{what}");
-                        assert_eq!(report.fails(), decides, "{what}");
+                        assert_eq!(report.clean.is_empty(), spoilt, "{}", what());
+                        assert_eq!(report.fails(), decides, "{}", what());
                     }
                     asked += 1;
                 }

@@ -150,7 +150,7 @@ fn two_thousand_unlike_experiments_are_all_paired() {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 200,
+        cases: support::cases(200),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
