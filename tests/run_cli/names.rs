@@ -60,7 +60,7 @@ fn every_command_finds_a_run_by_any_of_its_names() {
     ];
     for (number, command) in commands.into_iter().enumerate() {
         let mut first = None;
-        for name in in_turn(&names, number, support::cases(12)) {
+        for name in in_turn(&names, number, u64::from(support::cases(12))) {
             let output = workspace.type_in(&command.replace("NAME", name));
             let text = crate::said(&output);
             assert!(output.status.success(), "{command} {name}: {text}");
@@ -74,7 +74,7 @@ fn every_command_finds_a_run_by_any_of_its_names() {
             }
         }
         let missing = ["pair/pair-plain-seed9", "pair/alone/x", "../alone", "0123456789ab"];
-        for missing in in_turn(&missing, number, support::cases(8)) {
+        for missing in in_turn(&missing, number, u64::from(support::cases(8))) {
             let output = workspace.exits(2, &command.replace("NAME", missing));
             assert!(output.contains("error: "), "{command} {missing}: {output}");
         }

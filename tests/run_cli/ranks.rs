@@ -330,7 +330,7 @@ fn survives(kills: u64, seed: u64) {
 
 #[test]
 fn a_run_whose_ranks_are_killed_at_random_has_the_bits_of_the_straight_run() {
-    survives(support::cases(8), 0x9e37_79b9_7f4a_7c15);
+    survives(u64::from(support::cases(8)), 0x9e37_79b9_7f4a_7c15);
 }
 
 fn free_port() -> u16 {

@@ -32,12 +32,6 @@ pub const HOSTILE: [&str; 9] = [
     "",
 ];
 
-/// How many cases a property test tries of `full`: a quarter, or `full` times `CANONC_CASES` if that is set.
-pub fn cases(full: u32) -> u32 {
-    let times = std::env::var("CANONC_CASES").ok().and_then(|times| times.parse::<u32>().ok());
-    times.map_or(full / 4, |times| full.saturating_mul(times)).max(1)
-}
-
 /// A folder of its own that a test may write to.
 #[macro_export]
 macro_rules! scratch {
@@ -46,15 +40,6 @@ macro_rules! scratch {
         std::fs::create_dir_all(path).unwrap();
         path.to_path_buf()
     }};
-}
-
-/// How many cases a property test or a sweep tries: a quarter of `full`, and at least one. With the variable
-/// `CANONC_CASES` it is that many times `full`: 1 for all of them, 10 in nightly runs.
-pub fn cases(full: u64) -> u64 {
-    match std::env::var("CANONC_CASES") {
-        Ok(times) => full * times.parse::<u64>().expect("CANONC_CASES is a number"),
-        Err(_) => (full / 4).max(1),
-    }
 }
 
 /// Copies a folder with all that is in it.

@@ -1,5 +1,5 @@
 //! Classes of `transformers` besides the released ones: the arch of each key, refusals, weights, origins.
-//! `runtime/tests/runtime/stock.rs` compares logits.
+//! `ext/models/tests/models/stock.rs` compares logits.
 
 use std::fs;
 use std::path::{Path, PathBuf};
