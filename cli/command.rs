@@ -92,11 +92,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// All commands, in the order of `canonc --help`.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Row> + use<> {
-        let mut rows: Vec<&'static Row> = self.commands.iter().copied().flatten().collect();
-        rows.sort_by_key(|row| row.listed);
-        rows.into_iter()
+    /// All commands, those of the core first.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Row> {
+        self.commands.iter().copied().flatten()
     }
 
     /// The command line that clap parses.

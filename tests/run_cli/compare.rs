@@ -62,7 +62,7 @@ fn table(output: &str) -> Vec<String> {
 #[test]
 fn a_log_that_is_cut_edited_or_of_another_run_gives_no_table() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(2, "run --lock lockfiles/both.lock");
     assert!(
         output.contains("`canonc compare lockfiles/both.lock` trains all of its arms"),
@@ -126,7 +126,7 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
         ("full", "small_canon", &[SHORT]),
     ];
     let workspace = comparison(&arms, declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(0, COMPARE);
     // Three steps at a learning rate of a millionth learn nothing: the other point is best for all arms.
     for expected in [
@@ -212,7 +212,7 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n";
     let arms: [Arm<'_>; 2] = [("plain", "small", &long), ("treated", "small_canon", &long)];
     let workspace = comparison(&arms, declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let both = ["runs/both/both-plain-seed1", "runs/both/both-treated-seed1"];
     let mut done = 0;
     // A signal to this process alone, as from `kill`; and to both, as from a terminal or a job scheduler.
@@ -246,7 +246,7 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
 #[test]
 fn two_runs_at_a_time_give_the_same_table() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let read = |words: &str| {
         let output = workspace.type_in(words);
         assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
@@ -351,7 +351,7 @@ fn the_json_document_has_the_numbers_of_the_tables() {
 #[test]
 fn a_comparison_over_the_runs_of_another_writes_nothing() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     workspace.exits(0, COMPARE);
     let files = |root: &Path| {
         let mut contents = BTreeMap::new();
@@ -373,7 +373,7 @@ fn a_comparison_over_the_runs_of_another_writes_nothing() {
         assert!(text.contains("steps = 3"));
         fs::write(workspace.path(name), text.replace("steps = 3", "steps = 4")).unwrap();
     }
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let before = files(&workspace.path("runs"));
     let output = workspace.exits(2, COMPARE);
     assert!(output.contains("contains a run of another lock"), "{output}");

@@ -15,7 +15,7 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
     let quick: [(&str, &str); 2] = [SHORT, ("warmup = 2", "warmup = 0")];
     let arms: [Arm<'_>; 2] = [("plain", "small", &quick), ("treated", "small_canon", &quick)];
     let workspace = comparison(&arms, declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     for _ in 0..2 {
         let output = workspace.exits(0, "compare lockfiles/both.lock");
         for expected in [
@@ -45,7 +45,7 @@ fn a_damaged_run_that_diverged_stops_the_comparison() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
                     [replicate]\ninit = [3]\ndata = [3]\n";
     let workspace = comparison(&arms, declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     assert!(workspace.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
     let runs =
         fs::read_dir(workspace.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());

@@ -157,7 +157,7 @@ fn a_folder_with_an_arch_of_its_own_is_a_model() {
     let data = DEPO.split("[data]\n").nth(1).unwrap().split("[batch]").next().unwrap();
     let recipe = DEPO.replace(data, "multihop.N = 2\nmultihop.hops = 1\nseq_len = 200\n");
     fs::write(workspace.path("own.toml"), format!("arch = \"own.canon#own\"\n{recipe}")).unwrap();
-    workspace.exits(0, "build own.toml");
+    workspace.exits(0, "build -q own.toml");
     workspace.exits(0, "run lockfiles/own.lock");
     workspace.exits(0, "export runs/own --to hf --out hf");
     assert!(workspace.path("hf/arch.canon").is_file());
@@ -315,7 +315,7 @@ fn a_run_with_a_trained_tokenizer_is_measured_without_its_file() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tokenizers/llama3.model");
     let file = format!("--tokenizer-file {}", golden.display());
     fs::create_dir(workspace.path("data")).unwrap();
-    workspace.exits(0, "build text.toml");
+    workspace.exits(0, "build -q text.toml");
     workspace.exits(
         0,
         &format!("data prepare a.jsonl --out data/web.index --tokenizer tiktoken {file}"),

@@ -79,7 +79,7 @@ fn an_arm_that_was_trained_for_one_comparison_serves_another() {
         );
         fs::write(workspace.path(&format!("{name}.toml")), text).unwrap();
     }
-    workspace.exits(0, "build one.toml two.toml");
+    workspace.exits(0, "build -q one.toml two.toml");
     workspace.exits(0, "compare lockfiles/one.lock");
     let output = workspace.exits(0, "compare lockfiles/two.lock");
     assert!(output.contains("already finished: 3 steps"), "{output}");
@@ -242,7 +242,7 @@ fn remove_lock_of_treated(folder: &Path) {
 #[test]
 fn a_comparison_whose_runs_are_swapped_copied_or_missing_does_not_verify() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     workspace.exits(0, "compare lockfiles/both.lock");
     workspace.exits(0, "verify runs/both");
     workspace.exits(0, "verify both/both-treated-seed1");
@@ -299,7 +299,7 @@ fn a_page_beside_a_run_of_any_name_refuses_nothing() {
 #[test]
 fn implausible_times_are_reported_and_not_compared() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     workspace.exits(0, "compare lockfiles/both.lock");
     let timings = workspace.path("runs/both/both-treated-seed1/timings.jsonl");
     let original = fs::read_to_string(&timings).unwrap();

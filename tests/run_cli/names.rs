@@ -16,7 +16,7 @@ fn alone_and_pair() -> Place {
     let text = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [2]\n\
                 [arms]\nplain = \"alone.toml\"\nother = \"canon.toml\"\n";
     fs::write(workspace.path("pair.toml"), text).unwrap();
-    workspace.exits(0, "build alone.toml pair.toml");
+    workspace.exits(0, "build -q alone.toml pair.toml");
     workspace.exits(0, "run lockfiles/alone.lock");
     workspace.exits(0, "compare lockfiles/pair.lock");
     workspace
@@ -113,7 +113,7 @@ fn a_name_of_several_runs_lists_them() {
 fn a_lock_that_was_trained_under_another_name_is_not_trained_again() {
     let workspace = alone_and_pair();
     fs::copy(workspace.path("alone.toml"), workspace.path("again.toml")).unwrap();
-    workspace.exits(0, "build again.toml");
+    workspace.exits(0, "build -q again.toml");
     let output = workspace.exits(0, "run lockfiles/again.lock");
     assert!(
         output.contains("`runs/alone` is a finished run of this lock under another name"),
@@ -132,14 +132,14 @@ fn a_lock_that_was_trained_under_another_name_is_not_trained_again() {
         "`again.toml`, or what it names, has changed since `lockfiles/again.lock` was built";
     assert!(output.contains("already finished: 3 steps") && output.contains(warning), "{output}");
     // The name of a run means the run, also where a lock of that name is another one.
-    workspace.exits(0, "build again.toml");
+    workspace.exits(0, "build -q again.toml");
     let output = workspace.exits(0, "run again");
     assert!(
         output.contains("`lockfiles/again.lock` is lock") && output.contains("finished: 3 steps"),
         "{output}"
     );
     fs::write(workspace.path("again.toml"), &recipe).unwrap();
-    workspace.exits(0, "build again.toml");
+    workspace.exits(0, "build -q again.toml");
     fs::write(workspace.path("again.toml"), recipe.replace("steps = 3", "steps = x")).unwrap();
     let output = workspace.exits(0, "run lockfiles/again.lock");
     assert!(output.contains("has errors now; `canonc build again.toml` shows them"), "{output}");

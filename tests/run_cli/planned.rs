@@ -33,7 +33,7 @@ fn build_beside(workspace: &Place, name: &str, declared: &str) {
 fn three_chosen_seeds_of_five_are_named() {
     let five = seeds(&[1, 2, 3, 4, 5]);
     let workspace = comparison(&ARMS, &format!("{HEAD}{five}"));
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let plan = "plan lockfiles/both.lock --effect 0.1";
     let output = workspace.exits(1, plan);
     assert!(
@@ -70,7 +70,7 @@ fn three_chosen_seeds_of_five_are_named() {
     .unwrap();
     let recipe = fs::read_to_string(workspace.path("treated.toml")).unwrap();
     fs::write(workspace.path("a.toml"), recipe.replace("#small_canon", "#small_a")).unwrap();
-    workspace.exits(0, "build other.toml");
+    workspace.exits(0, "build -q other.toml");
     let output = workspace.exits(0, "compare lockfiles/three.lock");
     assert!(output.contains(note) && !output.contains("lockfiles/other.lock"), "{output}");
 
@@ -227,7 +227,7 @@ fn build_forecasts_the_time_of_runs() {
     );
     assert!(output.contains("% of its windows)"), "too long to search whole: {output}");
     assert_eq!(
-        workspace.exits(0, "build both.toml plain.toml -q"),
+        workspace.exits(0, "build -q both.toml plain.toml -q"),
         "",
         "nothing is timed for nobody"
     );
@@ -256,7 +256,7 @@ fn build_forecasts_the_time_of_runs() {
 fn the_bound_of_step_times_comes_from_the_lock_and_a_flag_is_marked() {
     let declared = format!("{HEAD}[analysis]\ntime_bound = 1.000001\n{}", seeds(&[1, 2]));
     let workspace = comparison(&ARMS, &declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let time = "compare lockfiles/both.lock --time 12";
     let output = workspace.exits(0, time);
     assert!(output.contains("at most ×1.000001 for an interval\n"), "{output}");
@@ -284,7 +284,7 @@ fn plan_refuses_without_an_estimate_of_noise_and_with_bad_options() {
         [("steps = 6", "steps = 1"), ("warmup = 2", "warmup = 0"), ("lr = 0.01", "lr = 0.0000001")];
     let workspace =
         comparison(&[("plain", "small", &idle), ("treated", "small_canon", &idle)], &declared);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let plan = "plan lockfiles/both.lock --effect 0.1";
     let output = workspace.exits(0, &format!("{plan} --noise 0.1"));
     assert!(output.contains("as given") && output.contains("to call arms equivalent"), "{output}");
@@ -318,14 +318,14 @@ fn a_stopping_rule_that_is_chosen_after_the_results_is_warned_of() {
         &[("plain", "small", &[SHORT, fast]), ("treated", "small", &[SHORT, slow])],
         &format!("{head}{}", seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9])),
     );
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     workspace.exits(0, "compare lockfiles/both.lock");
     let both = fs::read_to_string(workspace.path("both.toml")).unwrap();
     let arms = &both[both.find("[arms]").unwrap()..];
     let rule = "[analysis]\nstop = \"sequential\"\n";
     let chosen = format!("{head}{rule}{}{arms}", seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9]));
     fs::write(workspace.path("chosen.toml"), chosen).unwrap();
-    workspace.exits(0, "build chosen.toml");
+    workspace.exits(0, "build -q chosen.toml");
     let value = json(&workspace, "compare lockfiles/chosen.lock --json");
     let comparison = &value["comparisons"][0];
     let used = comparison["looks"][0]["n"].as_u64().unwrap() as usize;
@@ -357,14 +357,14 @@ fn a_stopping_rule_that_is_chosen_after_the_results_is_warned_of() {
 fn seeds_that_are_added_after_a_report_are_marked() {
     let two = seeds(&[1, 2]);
     let workspace = comparison(&ARMS, &format!("{HEAD}{two}"));
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     assert!(!output.contains("Warning"), "{output}");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     assert!(!output.contains("Warning"), "the same lock again: {output}");
     let text = fs::read_to_string(workspace.path("both.toml")).unwrap();
     fs::write(workspace.path("both.toml"), text.replace(&two, &seeds(&[1, 2, 3, 4]))).unwrap();
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let value = json(&workspace, "compare lockfiles/both.lock --json");
     let comparison = &value["comparisons"][0];
     let earlier = &comparison["siblings"]["earlier_reports"][0];
@@ -383,7 +383,7 @@ fn seeds_that_are_added_after_a_report_are_marked() {
     let text = fs::read_to_string(workspace.path("both.toml")).unwrap();
     let rule = text.replace("[seeds]", "[analysis]\nstop = \"sequential\"\n[seeds]");
     fs::write(workspace.path("both.toml"), rule).unwrap();
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     assert!(
         output.contains("the results of 4 seeds were shown here under another lock"),
@@ -403,7 +403,7 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
         &[("plain", "small", &[SHORT, fast]), ("treated", "small", &[SHORT, slow])],
         &declared,
     );
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     assert!(output.contains("seeds the arms differ: eval_loss"), "{output}");
     assert!(output.contains("valid at every look"), "{output}");
@@ -459,7 +459,7 @@ fn assert_changed_looks_are_shown(workspace: &Place, used: usize, looks: &str) {
         both.replace("stop = \"sequential\"", "stop = \"sequential\"\nlevel = 0.2"),
     )
     .unwrap();
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     assert!(
         output.contains(&format!("Warning: {used} looks were taken here under another lock (")),
@@ -474,7 +474,7 @@ fn assert_changed_looks_are_shown(workspace: &Place, used: usize, looks: &str) {
 #[test]
 fn step_times_are_measured_in_turn_and_write_nothing() {
     let workspace = comparison(&ARMS, &format!("{HEAD}{}", seeds(&[1, 2])));
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let time = "compare lockfiles/both.lock --time 12";
     let output = workspace.exits(0, &format!("{time} --bound 1.0000000001"));
     assert!(output.contains("12 steps of each arm in turn"), "{output}");

@@ -163,7 +163,7 @@ fn an_array_of_workers_trains_each_missing_run_once() {
     let short: &[(&str, &str)] = &[("steps = 6", "steps = 3")];
     let workspace =
         comparison(&[("plain", "small", short), ("treated", "small_canon", short)], COMPARED);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let output = workspace.type_in("compare lockfiles/both.lock --to slurm");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let script = workspace.path("it's.sh");
@@ -211,7 +211,7 @@ fn a_worker_that_is_stopped_gives_its_run_back() {
     let long: &[(&str, &str)] = &[("steps = 6", "steps = 400")];
     let workspace =
         comparison(&[("plain", "small", long), ("treated", "small_canon", long)], COMPARED);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     let (mut child, mut lines) = workspace.start("compare lockfiles/both.lock --work");
     let mut output = String::new();
     while !output.contains("step ") {

@@ -123,7 +123,7 @@ fn a_run_in_bf16_is_measured_by_eval_in_bf16() {
     let path = workspace.path("recipes/small.toml");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(path, format!("{text}[precision]\npolicy = \"bf16\"\n")).unwrap();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     workspace.exits(0, "run lockfiles/small.lock");
     let [_, last] = &evaluations(&workspace, "runs/small")[..] else { panic!("two evaluations") };
     assert_eq!(eval(&workspace, ""), scores(last));
@@ -152,7 +152,7 @@ fn a_run_in_bf16_is_measured_by_eval_in_bf16() {
 #[test]
 fn a_run_is_measured_on_its_suites_as_by_eval() {
     let workspace = with_suite();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     workspace.exits(0, "build --check recipes/small.toml");
     let lock = fs::read_to_string(workspace.path("lockfiles/small.lock")).unwrap();
     assert!(lock.contains("evaluation.suites = [\"recipes/suites/s.toml\"]"), "{lock}");
@@ -183,7 +183,7 @@ fn a_run_is_measured_on_its_suites_as_by_eval() {
 #[test]
 fn changed_questions_are_refused_by_the_lock_and_are_another_measurement() {
     let workspace = with_suite();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     fs::copy(workspace.path("lockfiles/small.lock"), workspace.path("before.lock")).unwrap();
     fs::write(workspace.path("recipes/suites/q.jsonl"), questions().replace("born", "burn"))
         .unwrap();
@@ -192,7 +192,7 @@ fn changed_questions_are_refused_by_the_lock_and_are_another_measurement() {
     assert!(output.contains("help: restore the files"), "{output}");
     assert!(!workspace.path("runs/small/metrics.jsonl").exists());
     assert_eq!(workspace.type_in("build --check recipes/small.toml").status.code(), Some(1));
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     let output = workspace.exits(1, "diff before.lock lockfiles/small.lock");
     assert!(output.contains("evaluation.suite_tasks"), "{output}");
     assert!(output.contains("measured differently"), "{output}");
@@ -249,7 +249,7 @@ fn a_recipe_whose_suites_cannot_be_asked_is_refused() {
     let swept = format!("{free}[sweep]\ndata.seq_len = [300, 200]\n");
     refused("swept", &swept, &["task `write`: an answer of 256 tokens leaves no room"]);
     fs::write(workspace.path("recipes/suites/s.toml"), SUITE.replace("= 4", "= 199")).unwrap();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     fs::write(workspace.path("recipes/suites/q.jsonl"), "{\"given\": \"a\"}\n").unwrap();
     refused("small", &good, &["recipes/suites/q.jsonl:1", "`answer` of task `next`"]);
 }
@@ -260,7 +260,7 @@ fn a_question_with_too_many_tokens_ends_a_run_before_its_first_step() {
     let workspace = with_suite();
     let long = questions().replace("7é", &"7".repeat(201));
     fs::write(workspace.path("recipes/suites/q.jsonl"), long).unwrap();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     let reason = "recipes/suites/q.jsonl:2: task `next`: what is scored has 201 tokens, but the longest input is 200";
     for words in ["run", "run --dry-run", "run --ranks 2"] {
         let output = workspace.exits(2, &format!("{words} --lock lockfiles/small.lock"));
@@ -302,7 +302,7 @@ fn ranks_whose_questions_differ_do_not_train() {
     let changed = questions().replace("born", "burn");
     fs::write(workspaces[1].path("recipes/suites/q.jsonl"), changed).unwrap();
     for workspace in &workspaces {
-        workspace.exits(0, "build recipes/small.toml");
+        workspace.exits(0, "build -q recipes/small.toml");
     }
     let ends = two_ranks([&workspaces[0], &workspaces[1]]);
     for (code, output) in &ends {
@@ -327,7 +327,7 @@ fn paths_of_suites_are_checked_when_a_recipe_is_built() {
     };
     // The defaults, written out.
     build("beside", "suite_data = \"beside\"", 0);
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     let tasks = |name: &str| {
         let text = fs::read_to_string(workspace.path(&format!("lockfiles/{name}.lock"))).unwrap();
         assert!(!text.contains("recipes/beside/"), "{text}");
@@ -387,7 +387,7 @@ fn compare_refuses_changed_questions_before_it_writes() {
     let both = "base = \"plain\"\ntreatment = [\"canon\"]\n[arms]\nplain = \"plain.toml\"\ntreated = \"treated.toml\"\n\
                 [seeds]\ninit = [1]\ndata = [1]\n";
     fs::write(workspace.path("recipes/both.toml"), both).unwrap();
-    workspace.exits(0, "build recipes/both.toml");
+    workspace.exits(0, "build -q recipes/both.toml");
     fs::write(workspace.path("recipes/suites/q.jsonl"), questions().replace("born", "burn"))
         .unwrap();
     let output = workspace.exits(2, "compare lockfiles/both.lock");
@@ -405,7 +405,7 @@ fn compare_reports_scores_of_suites_as_paired_differences() {
                 [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[selection]\nmetric = \"next/perplexity\"\n\
                 [analysis]\nprimary = \"pick/acc\"\n";
     fs::write(workspace.path("recipes/both.toml"), both).unwrap();
-    workspace.exits(0, "build recipes/both.toml");
+    workspace.exits(0, "build -q recipes/both.toml");
     let output = workspace.exits(0, "compare lockfiles/both.lock");
     for row in ["next/acc", "next/perplexity", "pick/acc_norm", "text/bits_per_byte"] {
         assert!(output.lines().any(|line| line.starts_with(row)), "{row}: {output}");
@@ -454,7 +454,7 @@ fn a_model_that_diverges_answers_nothing() {
         unstable = unstable.replace(from, to);
     }
     fs::write(workspace.path("recipes/unstable.toml"), &unstable).unwrap();
-    workspace.exits(0, "build recipes/unstable.toml");
+    workspace.exits(0, "build -q recipes/unstable.toml");
     let output = workspace.exits(1, "run lockfiles/unstable.lock");
     assert!(output.contains("attested as diverged"), "{output}");
     for logged in evaluations(&workspace, "runs/unstable") {

@@ -51,7 +51,7 @@ fn assert_every_event(workspace: &Place, folder: &str, run: &str, experiment: &E
 #[test]
 fn each_run_of_a_comparison_writes_its_own_event_file() {
     let workspace = two_arms(&[SHORT]);
-    workspace.exits(0, "build both.toml");
+    workspace.exits(0, "build -q both.toml");
     workspace.exits(2, "compare lockfiles/both.lock --tensorboard runs/both");
     workspace.exits(0, "compare lockfiles/both.lock --tensorboard tb");
     let files =

@@ -219,8 +219,8 @@ impl WeightSource for ArchWeights {
     }
 }
 
-/// A problem of a file as one sentence, for a run that has other places of its own.
-fn as_sentence(problem: Problem) -> Problem {
+/// A problem of a file as one sentence, for commands and runs that have other places of their own.
+pub fn as_sentence(problem: Problem) -> Problem {
     let message = match (&problem.place, problem.message.strip_prefix("it ")) {
         (Some(place), Some(rest)) => format!("{place} {rest}"),
         (Some(_), None) | (None, _) => problem.located(),

@@ -5,8 +5,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use compiler::plan::{Loss, Options, Precision, Processor};
-use dsl::Problem;
-use interop::source::ArchWeights;
+use interop::source::{ArchWeights, as_sentence};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::weights::{Weights, file};
@@ -120,7 +119,7 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = ArchWeights::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        Failure::from(Problem::from(error)).help(match weights::run_of(path) {
+        Failure::from(as_sentence(error)).help(match weights::run_of(path) {
             Some((run, experiment)) => {
                 let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
                 format!(

@@ -71,7 +71,7 @@ impl FinishedRun {
 #[test]
 fn scores_that_contradict_the_lock_or_each_other_are_refused() {
     let workspace = with_suite();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     workspace.exits(0, "run lockfiles/small.lock");
     let output = workspace.exits(0, "verify runs/small");
     assert!(output.contains("4 tasks and the metrics of 2 evaluations are the lock's"), "{output}");
@@ -121,7 +121,7 @@ fn scores_that_contradict_the_lock_or_each_other_are_refused() {
 #[test]
 fn a_forged_score_is_a_fault_on_any_machine() {
     let workspace = with_suite();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     workspace.exits(75, "run --lock lockfiles/small.lock --dir forged --stop-after-step 3");
     let path = workspace.path("forged/metrics.jsonl");
     let honest = metrics::read(&path).unwrap().0;

@@ -18,7 +18,7 @@ fn with_many_questions() -> Place {
     };
     let questions: String = (0..150).map(line).collect();
     fs::write(workspace.path("recipes/suites/q.jsonl"), questions).unwrap();
-    workspace.exits(0, "build recipes/small.toml");
+    workspace.exits(0, "build -q recipes/small.toml");
     workspace.exits(0, "run --dir straight --lock lockfiles/small.lock");
     workspace
 }

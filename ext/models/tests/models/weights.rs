@@ -6,7 +6,7 @@ use std::path::Path;
 use compiler::number::InitRule;
 use compiler::program::Compiled;
 use dsl::Problem;
-use interop::source::ArchWeights;
+use interop::source::{ArchWeights, as_sentence};
 use records::init;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
@@ -45,7 +45,7 @@ fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Wei
 }
 
 fn load(compiled: &Compiled, path: &Path) -> Result<Weights, Problem> {
-    let source = ArchWeights::open(compiled, path)?;
+    let source = ArchWeights::open(compiled, path).map_err(as_sentence)?;
     Weights::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
 }
 
