@@ -2,6 +2,7 @@
 
 use std::env;
 
+#[expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 fn main() {
     println!("cargo:rerun-if-env-changed=DEP_CANONC_RUNTIME_LIBTORCH");
     let lib = env::var("DEP_CANONC_RUNTIME_LIBTORCH")

@@ -256,7 +256,11 @@ impl Pieces {
                         };
                         (body, weight)
                     }
-                    body => (body, 0),
+                    body @ (Body::Bad(_)
+                    | Body::Rows(_)
+                    | Body::PlainLines(_)
+                    | Body::PlainFile(_)
+                    | Body::Paragraphs(_)) => (body, 0),
                 })
             }
             PieceReader::Table(table) => {

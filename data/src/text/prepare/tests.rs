@@ -393,7 +393,7 @@ fn damaged_archives_and_tables_are_refused_with_the_file_named() {
     assert_eq!(error, "cannot read t.parquet: it has no column `body`; it has id, text");
     let good = fs::read(path("t.parquet")).unwrap();
     // An odd distance, for every bit of a byte to be flipped somewhere.
-    let step = good.len() / support::cases(good.len() as u32 / 3) as usize | 1;
+    let step = (good.len() / support::cases(good.len() as u32 / 3) as usize) | 1;
     for at in (0..good.len()).step_by(step) {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);

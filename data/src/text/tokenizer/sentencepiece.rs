@@ -71,11 +71,14 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<ParsedTokenizer, St
     })
 }
 
+/// What each id adds to a text.
+type Texts = Vec<Box<[u8]>>;
+
 /// What each id adds to a text, and the ids of the 256 byte pieces if the model falls back to bytes.
 fn texts_and_bytes(
     model: &SentencePieceModel,
     byte_fallback: bool,
-) -> Result<(Vec<Box<[u8]>>, Option<ByteIds>), String> {
+) -> Result<(Texts, Option<ByteIds>), String> {
     let mut bytes = Box::new([None; 256]);
     let mut texts = Vec::with_capacity(model.pieces().len());
     for (id, piece) in (0..).zip(model.pieces()) {
