@@ -43,11 +43,9 @@ pub fn render(template: &str, values: minijinja::Value) -> Result<String, Proble
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_keep_trailing_newline(true);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    for (name, filter) in
-        [("sh", quote::sh as fn(&str) -> String), ("word", quote::word), ("line", quote::line)]
-    {
-        environment.add_filter(name, move |text: String| filter(&text));
-    }
+    environment.add_filter("sh", |text: String| quote::sh(&text));
+    environment.add_filter("word", |text: String| quote::word(&text));
+    environment.add_filter("line", |text: String| quote::line(&text));
     environment.render_str(template, values).map_err(|error| {
         Problem::in_file(
             "launch.sh",

@@ -308,7 +308,6 @@ mod tests {
     }
 
     /// A result on a task with this digest, and on questions with that.
-
     fn document(
         name: &str,
         each: &[f64],

@@ -184,15 +184,10 @@ fn environment() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_keep_trailing_newline(true);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    let filters: [(&'static str, fn(&str) -> String); 4] = [
-        ("sh", quote::sh),
-        ("word", quote::word),
-        ("line", quote::line),
-        ("docstring", quote::docstring),
-    ];
-    for (name, filter) in filters {
-        environment.add_filter(name, move |text: String| filter(&text));
-    }
+    environment.add_filter("sh", |text: String| quote::sh(&text));
+    environment.add_filter("word", |text: String| quote::word(&text));
+    environment.add_filter("line", |text: String| quote::line(&text));
+    environment.add_filter("docstring", |text: String| quote::docstring(&text));
     environment
 }
 

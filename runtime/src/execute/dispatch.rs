@@ -290,13 +290,7 @@ impl<'a> Call<'a> {
 
     fn attention_grad(&self, k: &kernel::AttentionGrad) -> Result<Vec<Tensor>, KernelError> {
         let operands = self.attended(&k.scores, 1, 6)?;
-        Ok(attention::backward(
-            self.attention_path()?,
-            self.x(0)?,
-            operands,
-            self.x(4)?,
-            self.x(5)?,
-        )?)
+        attention::backward(self.attention_path()?, self.x(0)?, operands, self.x(4)?, self.x(5)?)
     }
 
     fn causal_conv(&self, k: &kernel::CausalConv) -> Result<Vec<Tensor>, KernelError> {
@@ -307,7 +301,7 @@ impl<'a> Call<'a> {
             state: self.given(k.state, k.parts + 1 + usize::from(k.bias))?,
         };
         let options = canon::Options { residual: k.residual, activation: k.activation };
-        Ok(canon::forward(self.ours()?, operands, options)?)
+        canon::forward(self.ours()?, operands, options)
     }
 
     fn causal_conv_grad(&self, k: &kernel::CausalConvGrad) -> Result<Vec<Tensor>, KernelError> {
@@ -358,7 +352,7 @@ impl<'a> Call<'a> {
     fn scan_grad(&self, k: &kernel::ScanGrad) -> Result<Vec<Tensor>, KernelError> {
         let operands = self.some(1, k.scan.operands.len())?;
         let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
-        Ok(scan::backward(recurrence(k.scan)?, self.ours()?, self.x(0)?, operands, settings)?)
+        scan::backward(recurrence(k.scan)?, self.ours()?, self.x(0)?, operands, settings)
     }
 
     fn cross_entropy(&self, k: &kernel::CrossEntropy) -> Result<Vec<Tensor>, KernelError> {
