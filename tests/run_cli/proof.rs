@@ -191,11 +191,14 @@ fn assert_ssh_keygen_accepts(workspace: &Place) {
     match is_accepted("ada@lab.org") {
         Ok(accepted) => assert!(accepted && !is_accepted("bob@lab.org").unwrap()),
         // Bypass the capture of output, so that a skipped check is visible.
-        Err(error) => writeln!(
-            std::io::stderr(),
+        Err(error) => {
+            let mut stderr = std::io::stderr();
+            writeln!(
+                stderr,
             "\nNOT RUN: ssh-keygen on a signature of `canonc sign` ({error}); what proves it here are the signatures \
              in tests/golden/ssh, which ssh-keygen made and the tests of ext/sign compare with ours"
         )
-        .unwrap(),
+            .unwrap();
+        }
     }
 }
