@@ -16,7 +16,7 @@ done | tar --null --files-from=- --create | tar --extract --directory "$copy"
 cd "$copy"
 # tools/ has workspaces of its own, for the whole tree. The manifest of the workspace and the two programs, and tests of both, is the one that names extensions.
 names=$(sed -n 's/^name = "canonc-\(.*\)"$/\1/p' "$root"/ext/*/Cargo.toml | paste -sd'|')
-sed -i -E -e '\#ext/#d' -e "/^canonc-($names)( =|\.)/d" -e 's/^(ext|models) = .*/\1 = []/' -e 's/, "ext", "models"\]/]/' Cargo.toml
+sed -i -E -e "/^\[profile\.dev\.package\.canonc-($names)\]/,+1d" -e '\#ext/#d' -e "/^canonc-($names)( =|\.)/d" -e 's/^(ext|models) = .*/\1 = []/' -e 's/, "ext", "models"\]/]/' Cargo.toml
 if grep -rnE "canonc-($names)\b" --include=Cargo.toml --exclude-dir=tools . >&2; then
   echo "error: these manifests name an extension" >&2
   exit 1
