@@ -227,7 +227,7 @@ fn build_forecasts_the_time_of_runs() {
     );
     assert!(output.contains("% of its windows)"), "too long to search whole: {output}");
     assert_eq!(
-        workspace.exits(0, "build -q both.toml plain.toml -q"),
+        workspace.exits(0, "build both.toml plain.toml -q"),
         "",
         "nothing is timed for nobody"
     );
