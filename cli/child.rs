@@ -49,16 +49,26 @@ pub fn run_canonc(
     })?;
     let status = wait(Command::new(program).args(words), name)
         .map_err(|error| Failure::machine(format!("{} cannot be started: {error}", said())))?;
-    match status.code() {
-        Some(0) => Ok(Exit::Fine),
-        Some(75) => Ok(Exit::Interrupted),
-        Some(1) => Err(Failure::shown(Exit::Finding)),
-        Some(2) => Err(Failure::shown(Exit::BadInput)),
-        Some(3) => Err(Failure::shown(Exit::Machine)),
-        // It was stopped before it could handle the signal.
-        None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
-        Some(_) | None => Err(Failure::machine(format!("{} ended early ({status})", said()))
-            .help("the same command continues from its last checkpoint")),
+    if let Some(outcome) = outcome(status) {
+        return outcome;
+    }
+    // It was stopped before it could handle the signal.
+    if status.code().is_none() && stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    Err(Failure::machine(format!("{} ended early ({status})", said()))
+        .help("the same command continues from its last checkpoint"))
+}
+
+/// What the exit code of another canonc means, which has shown its own message; `None` if it is none of canonc's.
+pub fn outcome(status: ExitStatus) -> Option<Outcome> {
+    match status.code()? {
+        0 => Some(Ok(Exit::Fine)),
+        75 => Some(Ok(Exit::Interrupted)),
+        1 => Some(Err(Failure::shown(Exit::Finding))),
+        2 => Some(Err(Failure::shown(Exit::BadInput))),
+        3 => Some(Err(Failure::shown(Exit::Machine))),
+        _ => None,
     }
 }
 

@@ -26,9 +26,9 @@ use tempfile::TempDir;
 
 use cli::commands::run::RunArgs;
 use cli::fail::{Exit, Failure, Outcome};
-use cli::output;
 use cli::ranks::enough_micro_batches;
 use cli::signals::ignores_hangup;
+use cli::{child, output};
 
 /// How long the other processes may take to end after rank 0, unless three times the timeout is shorter.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -196,7 +196,7 @@ impl Children {
         cannot: impl Fn(std::io::Error) -> Failure,
     ) -> Outcome {
         let mut until: Option<Instant> = None;
-        let (mut leader, mut running) = (None, Vec::new());
+        let (mut leader, mut running, mut recorded) = (None, Vec::new(), BTreeSet::new());
         while until.is_none_or(|until| Instant::now() < until) {
             running.clear();
             for (rank, child) in self.0.iter_mut().enumerate() {
@@ -206,8 +206,8 @@ impl Children {
                     Some(status) if rank == 0 => leader = Some(status),
                     Some(_) => {}
                 }
-                if let (Some(folder), Some(_)) = (killed, status.and_then(|status| status.signal()))
-                {
+                let was_killed = status.is_some_and(|status| status.signal().is_some());
+                if let Some(folder) = killed.filter(|_| was_killed && recorded.insert(rank)) {
                     let _ = std::fs::write(folder.join(rank.to_string()), "");
                 }
                 if status.is_some_and(|status| rank == 0 || !status.success()) {
@@ -226,15 +226,10 @@ impl Children {
             return Err(Failure::machine("rank 0 hangs, and the others gave up on it")
                 .help("the same command continues from its last checkpoint"));
         };
-        match status.code() {
-            Some(0) => Ok(Exit::Fine),
-            Some(75) => Ok(Exit::Interrupted),
-            Some(1) => Err(Failure::shown(Exit::Finding)),
-            Some(2) => Err(Failure::shown(Exit::BadInput)),
-            Some(3) => Err(Failure::shown(Exit::Machine)),
-            Some(_) | None => Err(Failure::machine(format!("rank 0 ended early ({status})"))
-                .help("the same command continues from its last checkpoint")),
-        }
+        child::outcome(status).unwrap_or_else(|| {
+            Err(Failure::machine(format!("rank 0 ended early ({status})"))
+                .help("the same command continues from its last checkpoint"))
+        })
     }
 }
 
