@@ -66,7 +66,7 @@ pub struct Job {
     pub rows: u64,
     /// Inputs in one window.
     pub seq_len: u64,
-    /// Peak learning rate.
+    /// Base learning rate, which the schedule scales.
     pub lr: f64,
     /// Shape of the learning rate over the run.
     pub schedule: Schedule<f64>,

@@ -144,9 +144,9 @@ pub struct ParamUpdate {
     /// The rule of its update.
     pub rule: UpdateRule,
     /// Factor of the learning rate.
-    pub lr: Decimal,
+    pub lr_factor: Decimal,
     /// Factor of the weight decay.
-    pub decay: Decimal,
+    pub decay_factor: Decimal,
 }
 
 /// The rule of a parameter's update.
@@ -173,8 +173,11 @@ pub struct Muon {
 
 impl ParamUpdate {
     /// AdamW at the base learning rate and weight decay.
-    pub const PLAIN: ParamUpdate =
-        ParamUpdate { rule: UpdateRule::AdamW, lr: Decimal::ONE, decay: Decimal::ONE };
+    pub const PLAIN: ParamUpdate = ParamUpdate {
+        rule: UpdateRule::AdamW,
+        lr_factor: Decimal::ONE,
+        decay_factor: Decimal::ONE,
+    };
 
     /// The update of a parameter. An empty list means that all have the plain one.
     pub fn for_param(updates: &[ParamUpdate], param: usize) -> ParamUpdate {

@@ -41,9 +41,10 @@ pub(super) fn update(graph: &Graph, options: &TrainOptions) -> Plan {
     let coefficient = builder.one(kernel::Clip { max: clip }, &[norm]);
     builder.output(Output::GradNorm, norm);
     for ((param, id), n) in params().zip(0..) {
-        let ParamUpdate { rule, lr: rate, decay } = ParamUpdate::for_param(&options.updates, n);
+        let ParamUpdate { rule, lr_factor: rate, decay_factor } =
+            ParamUpdate::for_param(&options.updates, n);
         // An experiment whose product has no exact decimal is refused.
-        let decay = weight_decay.mul(decay).unwrap_or(weight_decay);
+        let decay = weight_decay.mul(decay_factor).unwrap_or(weight_decay);
         let decay = if decayed(param, decays) { decay } else { Decimal::ZERO };
         let mut tensor = |input| tensor(&mut builder, param, input);
         let p = tensor(Input::Param(id));

@@ -34,8 +34,8 @@ pub(super) fn updates(
             }
         }
     };
-    each(LR, &mut |update, entry| update.lr = multiplier(entry));
-    each(DECAY, &mut |update, entry| update.decay = multiplier(entry));
+    each(LR, &mut |update, entry| update.lr_factor = multiplier(entry));
+    each(DECAY, &mut |update, entry| update.decay_factor = multiplier(entry));
     let muon = Muon {
         momentum: real(fields, "optimizer.momentum"),
         nesterov: truth(fields, "optimizer.nesterov"),
@@ -47,11 +47,11 @@ pub(super) fn updates(
     });
     whole_matrices(params, &updates, fields, problems);
     let decay = real(fields, "optimizer.weight_decay");
-    if let Some(update) = updates.iter().find(|update| decay.mul(update.decay).is_err()) {
+    if let Some(update) = updates.iter().find(|update| decay.mul(update.decay_factor).is_err()) {
         problems.push(FieldProblem::new(
             DECAY,
             "bad-multiplier",
-            format!("{} x weight_decay {decay} cannot be stored exactly", update.decay),
+            format!("{} x weight_decay {decay} cannot be stored exactly", update.decay_factor),
             "write numbers with fewer digits",
         ));
     }
@@ -114,11 +114,11 @@ pub(super) fn text_of(params: &[Param], updates: &[ParamUpdate]) -> String {
 
 /// An update in one line: its rule, and its factors of learning rate and weight decay.
 fn shown(update: &ParamUpdate) -> String {
-    let ParamUpdate { rule, lr, decay } = update;
+    let ParamUpdate { rule, lr_factor, decay_factor } = update;
     match rule {
         UpdateRule::Frozen => "frozen".to_owned(),
-        UpdateRule::Muon(_) => format!("muon {lr} {decay}"),
-        UpdateRule::AdamW => format!("adamw {lr} {decay}"),
+        UpdateRule::Muon(_) => format!("muon {lr_factor} {decay_factor}"),
+        UpdateRule::AdamW => format!("adamw {lr_factor} {decay_factor}"),
     }
 }
 

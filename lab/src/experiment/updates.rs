@@ -75,12 +75,12 @@ impl Experiment {
             Decays::Matrices if decayed(param, Decays::Matrices) => ", decayed",
             Decays::Matrices => ", not decayed",
         };
-        let ParamUpdate { rule, lr, decay } = update;
+        let ParamUpdate { rule, lr_factor, decay_factor } = update;
         let rule = match rule {
             UpdateRule::Frozen => return "frozen".to_owned(),
             UpdateRule::Muon(_) => "muon",
             UpdateRule::AdamW => "adamw",
         };
-        format!("{rule}, lr x {lr}, weight decay x {decay}{decays}")
+        format!("{rule}, lr x {lr_factor}, weight decay x {decay_factor}{decays}")
     }
 }

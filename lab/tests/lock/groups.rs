@@ -32,8 +32,8 @@ fn a_pattern_names_parameters_by_path_and_role() {
         "small",
     );
     let rule_and_factors = |path: &str| {
-        let ParamUpdate { rule, lr, decay } = update(&experiment, path);
-        (rule, lr.to_string(), decay.to_string())
+        let ParamUpdate { rule, lr_factor, decay_factor } = update(&experiment, path);
+        (rule, lr_factor.to_string(), decay_factor.to_string())
     };
     let adamw = |lr: &str, decay: &str| (UpdateRule::AdamW, lr.to_owned(), decay.to_owned());
     assert_eq!(rule_and_factors("embed"), adamw("0.5", "1"));
@@ -168,9 +168,9 @@ fn a_recipe_can_say_mup() {
             let shape: Vec<i64> = serde_json::from_value(row[width].clone()).unwrap();
             assert_eq!(param.shape, shape, "{path} {width}");
         }
-        let ParamUpdate { rule: _, lr, decay } = update(&target, path);
-        assert_eq!(lr.to_f64(), row["adam"]["lr_multiplier"].as_f64().unwrap(), "{path}");
-        assert_eq!(decay.to_f64(), row["adam"]["wd_multiplier"].as_f64().unwrap(), "{path}");
+        let ParamUpdate { rule: _, lr_factor, decay_factor } = update(&target, path);
+        assert_eq!(lr_factor.to_f64(), row["adam"]["lr_multiplier"].as_f64().unwrap(), "{path}");
+        assert_eq!(decay_factor.to_f64(), row["adam"]["wd_multiplier"].as_f64().unwrap(), "{path}");
     }
     assert_eq!(rows, 6);
     // The initial values of the table and the head do not depend on the width; those of a matrix follow its fan-in.

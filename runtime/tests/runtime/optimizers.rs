@@ -55,8 +55,8 @@ fn adamw_with_a_factor_for_each_parameter() {
     options.updates = groups
         .iter()
         .map(|group| ParamUpdate {
-            lr: number(&group["lr_multiplier"]),
-            decay: number(&group["wd_multiplier"]),
+            lr_factor: number(&group["lr_multiplier"]),
+            decay_factor: number(&group["wd_multiplier"]),
             ..ParamUpdate::PLAIN
         })
         .collect();
