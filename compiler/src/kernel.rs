@@ -134,7 +134,7 @@ pub use self::cross_entropy::IGNORED;
 pub use self::gated_rms_norm::Gate;
 pub use self::mix_heads::Mixed;
 pub use self::muon::MuonScale;
-pub use self::pointwise::Scalar;
+pub use self::pointwise::PointwiseFunction;
 pub use self::rope::{RopeLayout, RopeScaling};
 pub use self::scan::Recurrence;
 #[cfg(test)]

@@ -57,7 +57,7 @@ mod top_k;
 use std::fmt;
 
 use crate::builder::{Backward, Call, Forward, Gradients, Lowered, PlanBuilder};
-use crate::kernel::{self, Recurrence, Scalar};
+use crate::kernel::{self, PointwiseFunction, Recurrence};
 use crate::number::Root;
 use crate::plan::ValId;
 
@@ -152,7 +152,7 @@ macro_rules! listed {
 
 listed! {
     /// The primitives that are a function of one number.
-    Function: Scalar {
+    Function: PointwiseFunction {
         Exp => exp::FUNCTION,
         GeluErf => gelu::ERF,
         GeluTanh => gelu::TANH,
@@ -169,7 +169,7 @@ listed! {
 
 listed! {
     /// The primitives that are a linear recurrence with a matrix per head.
-    Scan: Recurrence {
+    ScanKind: Recurrence {
         Delta => delta_scan::SCAN,
         Dplr => dplr_scan::SCAN,
         Gla => gla_scan::SCAN,
@@ -395,7 +395,11 @@ fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
 }
 
-fn pointwise_forward(plan: &mut PlanBuilder, call: &Call, function: &'static Scalar) -> Lowered {
+fn pointwise_forward(
+    plan: &mut PlanBuilder,
+    call: &Call,
+    function: &'static PointwiseFunction,
+) -> Lowered {
     Lowered::one(plan.one(kernel::Pointwise { function }, &call.operands))
 }
 
@@ -405,7 +409,7 @@ fn pointwise_backward(
     call: &Call,
     lowered: &Lowered,
     dy: &[Option<ValId>],
-    function: &'static Scalar,
+    function: &'static PointwiseFunction,
 ) -> Gradients {
     let saved = if function.keeps_result { lowered.outputs[0] } else { call.operands[0] };
     vec![dy[0].map(|dy| plan.one(kernel::PointwiseGrad { function }, &[dy, saved]))]

@@ -4,7 +4,7 @@ use super::prelude::*;
 
 /// A function of one number.
 #[derive(Debug)]
-pub struct Scalar {
+pub struct PointwiseFunction {
     /// Its name in the text of a plan.
     pub name: &'static str,
     /// Whether the gradient rule reads the result rather than the operand.
@@ -18,13 +18,13 @@ pub struct Scalar {
     pub(crate) slope: fn(f64) -> f64,
 }
 
-impl PartialEq for Scalar {
-    fn eq(&self, other: &Scalar) -> bool {
+impl PartialEq for PointwiseFunction {
+    fn eq(&self, other: &PointwiseFunction) -> bool {
         self.name == other.name
     }
 }
 
-impl Setting for &'static Scalar {
+impl Setting for &'static PointwiseFunction {
     fn text(&self, _: &str) -> Vec<String> {
         vec![self.name.to_owned()]
     }
@@ -34,7 +34,7 @@ kernel! {
     /// In: x […]. Out: y […] = f(x).
     Pointwise {
         /// f.
-        function: &'static Scalar,
+        function: &'static PointwiseFunction,
     }
     facts: |_| Facts::new("pointwise", Class::Function).cheap(),
     results: |_, x| vec![x.like("y", 0)],
@@ -46,7 +46,7 @@ kernel! {
     /// In: dy […], and s […]: the operand x, or the result y if the function `keeps_result`. Out: dx […] = dy f′.
     PointwiseGrad {
         /// f.
-        function: &'static Scalar,
+        function: &'static PointwiseFunction,
     }
     facts: |k| {
         Facts::new("pointwise_grad", Class::Function).rounds_between(!k.function.single_gradient)

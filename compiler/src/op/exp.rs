@@ -1,8 +1,8 @@
 //! `exp(x)`: exp(x), element by element
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -22,7 +22,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["exp(x)"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "exp",
     keeps_result: true,
     single_gradient: true,

@@ -2,8 +2,9 @@
 //! No text can express Φ; the approximation is beside it because published models use either.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, Primitive, Scalar,
-    Shaped, Time, Type, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Drawn, Mismatch, PointwiseFunction,
+    Primitive, Shaped, Time, Type, pointwise_backward, pointwise_cost, pointwise_forward,
+    pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -35,11 +36,11 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-fn function(attrs: &Attrs) -> &'static Scalar {
+fn function(attrs: &Attrs) -> &'static PointwiseFunction {
     if attrs.flag("approximate") { &TANH } else { &ERF }
 }
 
-pub(super) static ERF: Scalar = Scalar {
+pub(super) static ERF: PointwiseFunction = PointwiseFunction {
     name: "gelu_erf",
     keeps_result: false,
     single_gradient: true,
@@ -52,7 +53,7 @@ pub(super) static ERF: Scalar = Scalar {
     },
 };
 
-pub(super) static TANH: Scalar = Scalar {
+pub(super) static TANH: PointwiseFunction = PointwiseFunction {
     name: "gelu_tanh",
     keeps_result: false,
     single_gradient: true,

@@ -1,8 +1,8 @@
 //! `log(x)`: ln(x), element by element: decays that are given as factors, and roots. No text can invert `exp`.
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -22,7 +22,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["log(1 + exp(linear w (x, 6)))"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "log",
     keeps_result: false,
     single_gradient: true,

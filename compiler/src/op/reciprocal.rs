@@ -1,8 +1,8 @@
 //! `reciprocal(x)`: 1 / x, element by element. `a / b` between tensors is a · (1 / b). No text can divide without it.
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -22,7 +22,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["2 / (1 + exp(linear b (x, 6)))", "linear a (x, 6) / (1 + exp(x))"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "reciprocal",
     keeps_result: true,
     single_gradient: false,

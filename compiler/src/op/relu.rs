@@ -1,8 +1,8 @@
 //! `relu(x)`: max(x, 0), with slope 0 at 0 (Nair and Hinton 2010, section 2)
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -23,7 +23,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["relu(x)", "y = relu(linear w (x, 6)) linear o (y * y, 6)"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "relu",
     keeps_result: false,
     single_gradient: true,

@@ -1,8 +1,8 @@
 //! `sigmoid(x)`: σ(x) = 1 / (1 + exp(−x))
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 #[cfg(test)]
 use crate::kernel::tensor::logistic;
@@ -24,7 +24,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["sigmoid(x)"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "sigmoid",
     keeps_result: true,
     single_gradient: false,

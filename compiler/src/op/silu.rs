@@ -1,8 +1,8 @@
 //! `silu(x)`: x · σ(x) (Elfwing et al. 2018, eq. 3)
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 #[cfg(test)]
 use crate::kernel::tensor::logistic;
@@ -24,7 +24,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["silu(x) + silu(linear g (x, 6)) * linear u (x, 6)"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "silu",
     keeps_result: false,
     single_gradient: true,

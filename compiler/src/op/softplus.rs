@@ -1,8 +1,8 @@
 //! `softplus(x)`: ln(1 + exp(x)), linear above 20 as in libtorch
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 #[cfg(test)]
 use crate::kernel::tensor::logistic;
@@ -24,7 +24,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["softplus(x)"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "softplus",
     keeps_result: false,
     single_gradient: true,

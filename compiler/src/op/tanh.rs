@@ -1,8 +1,8 @@
 //! `tanh(x)`: tanh(x), element by element. 2σ(2x) − 1 would lose its digits near 0.
 
 use super::{
-    Arity, Drawn, Primitive, Scalar, Time, pointwise_backward, pointwise_cost, pointwise_forward,
-    pointwise_shape,
+    Arity, Drawn, PointwiseFunction, Primitive, Time, pointwise_backward, pointwise_cost,
+    pointwise_forward, pointwise_shape,
 };
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
@@ -22,7 +22,7 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     examples: &["tanh(linear w (x, 6)) * x"],
 };
 
-pub(super) static FUNCTION: Scalar = Scalar {
+pub(super) static FUNCTION: PointwiseFunction = PointwiseFunction {
     name: "tanh",
     keeps_result: true,
     single_gradient: false,

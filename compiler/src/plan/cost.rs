@@ -72,7 +72,7 @@ impl Plan {
 mod tests {
     use super::*;
     use crate::kernel::{self, Activation, MuonScale, Scores};
-    use crate::op::Scan;
+    use crate::op::ScanKind;
     use crate::plan::{
         DType, Decays, Extent, Loss, Optimizer, Options, Recompute, TrainOptions, Value,
     };
@@ -174,10 +174,10 @@ mod tests {
         // Keys of 4 and values of 6 in 3 heads: a state of 24 numbers a head.
         let (q, v, s): (&[i64], &[i64], &[i64]) = (&[2, 5, 3, 4], &[2, 5, 3, 6], &[2, 3, 4, 6]);
         let scan =
-            kernel::Scan { scan: Scan::Gla.definition(), state: false, scale: None, steps: 1 };
+            kernel::Scan { scan: ScanKind::Gla.definition(), state: false, scale: None, steps: 1 };
         let forward = 6 * 24 * 2 * 5 * 3;
         assert_eq!(work(scan, &[q, q, v, q], &[v, s]).flops, forward);
-        let grad = kernel::ScanGrad { scan: Scan::Gla.definition(), scale: None, steps: 1 };
+        let grad = kernel::ScanGrad { scan: ScanKind::Gla.definition(), scale: None, steps: 1 };
         assert_eq!(work(grad, &[v, q, q, v, q], &[q, q, v, q]).flops, 3 * forward);
     }
 

@@ -195,7 +195,7 @@ impl Paths {
 #[cfg(test)]
 mod tests {
     use compiler::kernel::{self, Activation};
-    use compiler::op::Scan;
+    use compiler::op::ScanKind;
     use dsl::Decimal;
     use tch::Kind;
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
-        for scan in Scan::ALL {
+        for scan in ScanKind::ALL {
             let grad = kernel::ScanGrad { scan: scan.definition(), scale: None, steps: 1 };
             assert!(path(grad.clone(), &[], fast).starts_with("fused/"));
             assert_eq!(path(grad, &[], double), "reference (Double)");

@@ -3,9 +3,9 @@
 
 use std::cell::RefCell;
 
-use compiler::kernel::{self, Kernel, Recurrence, Scalar, Scores};
+use compiler::kernel::{self, Kernel, PointwiseFunction, Recurrence, Scores};
 use compiler::number::Root;
-use compiler::op::{Function, Scan};
+use compiler::op::{Function, ScanKind};
 use compiler::plan::Sizes;
 use dsl::Decimal;
 use records::dropout::Mask;
@@ -345,14 +345,14 @@ impl<'a> Call<'a> {
         let count = k.scan.operands.len();
         let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
         let (operands, state) = (self.some(0, count)?, self.given(k.state, count)?);
-        let scanned = scan::forward(recurrence(k.scan)?, self.ours()?, operands, state, settings)?;
+        let scanned = scan::forward(scan_kind(k.scan)?, self.ours()?, operands, state, settings)?;
         Ok(vec![scanned.y, scanned.state])
     }
 
     fn scan_grad(&self, k: &kernel::ScanGrad) -> Result<Vec<Tensor>, KernelError> {
         let operands = self.some(1, k.scan.operands.len())?;
         let settings = scan::Settings { scale: k.scale.map(Root::to_f64), steps: k.steps };
-        scan::backward(recurrence(k.scan)?, self.ours()?, self.x(0)?, operands, settings)
+        scan::backward(scan_kind(k.scan)?, self.ours()?, self.x(0)?, operands, settings)
     }
 
     fn cross_entropy(&self, k: &kernel::CrossEntropy) -> Result<Vec<Tensor>, KernelError> {
@@ -472,13 +472,13 @@ fn pair((first, second): (Tensor, Tensor)) -> Vec<Tensor> {
     vec![first, second]
 }
 
-fn function(definition: &Scalar) -> Result<Function, KernelError> {
+fn function(definition: &PointwiseFunction) -> Result<Function, KernelError> {
     Function::from_definition(definition)
         .ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
 }
 
-fn recurrence(definition: &Recurrence) -> Result<Scan, KernelError> {
-    Scan::from_definition(definition)
+fn scan_kind(definition: &Recurrence) -> Result<ScanKind, KernelError> {
+    ScanKind::from_definition(definition)
         .ok_or_else(|| wrong(format!("`{}` is not listed", definition.name)))
 }
 

@@ -20,7 +20,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use tch::{Device, Kind, Tensor};
 
 use super::path::{self, Path};
@@ -67,7 +67,7 @@ type Result<T> = std::result::Result<T, KernelError>;
 
 /// y and the state after, from the operands in the order of the scan's definition.
 pub fn forward(
-    scan: Scan,
+    scan: ScanKind,
     path: Path,
     x: &[&Tensor],
     state: Option<&Tensor>,
@@ -84,17 +84,19 @@ pub fn forward(
         return cuda::scan::forward(cuda::launcher(first.device())?, scan, x, state, scale);
     }
     match scan {
-        Scan::Delta => delta::forward(path, delta::DeltaOperands::from_inputs(x, scale)?, state),
-        Scan::Dplr => dplr::forward(path, dplr::DplrOperands::from_inputs(x, scale)?, state),
-        Scan::Gla => gla::forward(path, gla::GlaOperands::from_inputs(x, scale)?, state),
-        Scan::Rwkv6 => rwkv6::forward(path, rwkv6::Rwkv6Operands::from_inputs(x)?, state),
-        Scan::Ssd => ssd::forward(path, ssd::SsdOperands::from_inputs(x)?, state),
+        ScanKind::Delta => {
+            delta::forward(path, delta::DeltaOperands::from_inputs(x, scale)?, state)
+        }
+        ScanKind::Dplr => dplr::forward(path, dplr::DplrOperands::from_inputs(x, scale)?, state),
+        ScanKind::Gla => gla::forward(path, gla::GlaOperands::from_inputs(x, scale)?, state),
+        ScanKind::Rwkv6 => rwkv6::forward(path, rwkv6::Rwkv6Operands::from_inputs(x)?, state),
+        ScanKind::Ssd => ssd::forward(path, ssd::SsdOperands::from_inputs(x)?, state),
     }
 }
 
 /// From zero state: the gradient of each operand.
 pub fn backward(
-    scan: Scan,
+    scan: ScanKind,
     path: Path,
     dy: &Tensor,
     x: &[&Tensor],
@@ -111,22 +113,24 @@ pub fn backward(
         return cuda::scan::backward(cuda::launcher(dy.device())?, scan, dy, x, scale);
     }
     Ok(match scan {
-        Scan::Delta => {
+        ScanKind::Delta => {
             delta::backward(path, dy, delta::DeltaOperands::from_inputs(x, scale)?)?.into()
         }
-        Scan::Dplr => dplr::backward(path, dy, dplr::DplrOperands::from_inputs(x, scale)?)?.into(),
-        Scan::Gla => gla::backward(path, dy, gla::GlaOperands::from_inputs(x, scale)?)?.into(),
-        Scan::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Rwkv6Operands::from_inputs(x)?)?.into(),
-        Scan::Ssd => ssd::backward(path, dy, ssd::SsdOperands::from_inputs(x)?)?.into(),
+        ScanKind::Dplr => {
+            dplr::backward(path, dy, dplr::DplrOperands::from_inputs(x, scale)?)?.into()
+        }
+        ScanKind::Gla => gla::backward(path, dy, gla::GlaOperands::from_inputs(x, scale)?)?.into(),
+        ScanKind::Rwkv6 => rwkv6::backward(path, dy, rwkv6::Rwkv6Operands::from_inputs(x)?)?.into(),
+        ScanKind::Ssd => ssd::backward(path, dy, ssd::SsdOperands::from_inputs(x)?)?.into(),
     })
 }
 
 /// The settings, if the scan has such.
-fn known(scan: Scan, settings: Settings) -> Result<Settings> {
+fn known(scan: ScanKind, settings: Settings) -> Result<Settings> {
     let has = match scan {
-        Scan::Delta => settings.steps >= 1,
-        Scan::Dplr | Scan::Gla => settings.steps == 1,
-        Scan::Rwkv6 | Scan::Ssd => settings.is_usual(),
+        ScanKind::Delta => settings.steps >= 1,
+        ScanKind::Dplr | ScanKind::Gla => settings.steps == 1,
+        ScanKind::Rwkv6 | ScanKind::Ssd => settings.is_usual(),
     };
     if has {
         Ok(settings)

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use compiler::kernel::{self, Kernel};
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use compiler::plan::{DType, Extent, Loss, Options, Sizes, Value};
 use compiler::program::Compiled;
 use dsl::Problem;
@@ -45,9 +45,9 @@ enum GoldenSource {
     /// The folder of an imported model; what its logits may differ by.
     Checkpoint(PathBuf, f64),
     /// A file that has a scan's operands.
-    Mixer(Scan, PathBuf),
+    Mixer(ScanKind, PathBuf),
     /// A file that says by which formulas a scan's operands are made; whether they are bf16.
-    Scan(Scan, PathBuf, bool),
+    Scan(ScanKind, PathBuf, bool),
     /// What cannot be listed. The others can.
     Unreadable(Problem),
 }
@@ -138,12 +138,12 @@ fn checkpoint(source: &Path, machine: Machine, read_model: ReadModel) -> Result<
 
 /// Every scan that has a file under its name.
 fn mixers(folder: &Path) -> Result<Vec<(String, GoldenSource)>, Problem> {
-    let source = |scan: &Scan| {
+    let source = |scan: &ScanKind| {
         let name = scan.definition().name;
         let path = folder.join(format!("{name}.safetensors"));
         path.is_file().then(|| (name.to_owned(), GoldenSource::Mixer(*scan, path)))
     };
-    let all: Vec<_> = Scan::ALL.iter().filter_map(source).collect();
+    let all: Vec<_> = ScanKind::ALL.iter().filter_map(source).collect();
     if all.is_empty() { Err(broken(folder, "it has no numbers of scans")) } else { Ok(all) }
 }
 
@@ -162,7 +162,7 @@ fn scans(folder: &Path) -> Result<Vec<(String, GoldenSource)>, Problem> {
         // SCAN_STATE.safetensors
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let (name, state) = stem.rsplit_once('_').unwrap_or((&stem, ""));
-        let Some(scan) = Scan::ALL.iter().copied().find(|scan| scan.definition().name == name)
+        let Some(scan) = ScanKind::ALL.iter().copied().find(|scan| scan.definition().name == name)
         else {
             let error = broken(&path, format!("there is no scan `{name}`"));
             all.push((stem, GoldenSource::Unreadable(error)));
@@ -197,7 +197,7 @@ fn number<T: std::str::FromStr>(
 }
 
 /// A scan with operands from the file.
-fn mixer(name: &str, scan: Scan, path: &Path, machine: Machine) -> Result<Golden, Problem> {
+fn mixer(name: &str, scan: ScanKind, path: &Path, machine: Machine) -> Result<Golden, Problem> {
     let golden = file::read(path)?;
     let tensor = |name: String| -> Result<Tensor, Problem> {
         let x = golden.get(&name).ok_or_else(|| broken(path, format!("no {name}")))?;
@@ -221,7 +221,7 @@ fn mixer(name: &str, scan: Scan, path: &Path, machine: Machine) -> Result<Golden
 /// A scan with operands by formula. Of each result, the file has a sample.
 fn formula(
     name: &str,
-    scan: Scan,
+    scan: ScanKind,
     path: &Path,
     bf16: bool,
     machine: Machine,
@@ -252,7 +252,7 @@ fn formula(
 
 /// The operands that a file describes, and the gradient of y, on the CPU.
 fn inputs(
-    scan: Scan,
+    scan: ScanKind,
     path: &Path,
     metadata: &BTreeMap<String, String>,
     bf16: bool,
@@ -366,7 +366,7 @@ impl<'a> Call<'a> {
 }
 
 /// The scan, then its gradient.
-fn calls<'a>(scan: Scan, operands: &'a [Tensor], dy: &'a Tensor) -> [Call<'a>; 2] {
+fn calls<'a>(scan: ScanKind, operands: &'a [Tensor], dy: &'a Tensor) -> [Call<'a>; 2] {
     let (scan, steps) = (scan.definition(), 1);
     let forward = kernel::Scan { scan, state: false, scale: None, steps };
     let backward = [dy].into_iter().chain(operands).collect();
@@ -378,7 +378,7 @@ fn calls<'a>(scan: Scan, operands: &'a [Tensor], dy: &'a Tensor) -> [Call<'a>; 2
 
 /// The largest difference of a result from the file's, after `part` of each; relative to its largest element.
 fn compared(
-    scan: Scan,
+    scan: ScanKind,
     calls: &[Call<'_>; 2],
     machine: Machine,
     path: &Path,
@@ -429,7 +429,7 @@ mod tests {
     const CUDA: Machine = Machine { device: Device::Cuda(0), ..CPU };
 
     /// Name, scan, file and whether it is in bf16 of those with operands by formula.
-    fn by_formula() -> Vec<(String, Scan, PathBuf, bool)> {
+    fn by_formula() -> Vec<(String, ScanKind, PathBuf, bool)> {
         let goldens = all(Path::new(FOLDER)).into_iter().filter_map(|(name, source)| {
             if let GoldenSource::Scan(scan, path, bf16) = source {
                 Some((name, scan, path, bf16))

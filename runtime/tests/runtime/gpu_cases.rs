@@ -3,7 +3,7 @@
 //! The committed gpu/tests/cases.safetensors holds what the fused CPU kernels compute; CANONC_UPDATE_GPU_CASES=1 writes
 //! it. Operands are exact in bf16, so that one file serves both dtypes.
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use compiler::plan::{Activation, Gate, RopeLayout, RopeScaling};
 use runtime::kernels::path::{self, Path};
 use runtime::kernels::{
@@ -280,15 +280,15 @@ fn scans(cases: &mut Cases) {
         let [a, skip] = [-numbers("a", &[h]).exp(), numbers("d", &[h])];
         let [by_head, by_channel] = [gates(&[b, t, h]), gates(&[b, t, h, d])];
         let bonus = numbers("u", &[h, d]);
-        let all: [(&str, Scan, &[&Tensor]); 4] = [
-            ("delta", Scan::Delta, &[&q, &k, &v, &beta, &by_head]),
-            ("gla", Scan::Gla, &[&q, &k, &v, &by_channel]),
-            ("rwkv6", Scan::Rwkv6, &[&r, &k, &v, &by_channel, &bonus]),
-            ("ssd", Scan::Ssd, &[&v, &dt, &a, &columns, &rows, &skip]),
+        let all: [(&str, ScanKind, &[&Tensor]); 4] = [
+            ("delta", ScanKind::Delta, &[&q, &k, &v, &beta, &by_head]),
+            ("gla", ScanKind::Gla, &[&q, &k, &v, &by_channel]),
+            ("rwkv6", ScanKind::Rwkv6, &[&r, &k, &v, &by_channel, &bonus]),
+            ("ssd", ScanKind::Ssd, &[&v, &dt, &a, &columns, &rows, &skip]),
         ];
         for (name, scan, operands) in all {
             let name = format!("scan.{name}.{n}");
-            let shape = if scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
+            let shape = if scan == ScanKind::Ssd { [b, h, e, d] } else { [b, h, d, e] };
             let [start, dy] = [numbers("state", &shape), numbers("dy", &[b, t, h, e])];
             let scan::Scanned { y, state } =
                 scan::forward(scan, cases.path, operands, Some(&start), scan::Settings::USUAL)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::Graph;
 use compiler::kernel::{CrossEntropy, Kernel};
-use compiler::op::{self, Scan};
+use compiler::op::{self, ScanKind};
 use compiler::plan::{Input, Loss, Options, Output, Plan, Recompute, Sizes, TrainOptions, Value};
 use compiler::plans;
 use runtime::execute::{KernelRequest, Machine, Sums, Trainer, compute};
@@ -114,7 +114,7 @@ fn autograd_of_the_same_steps_agrees_for_every_primitive() {
     ops.remove("slot");
     let all: BTreeSet<&str> = op::ALL.iter().map(|op| op.name).collect();
     assert_eq!(ops, all);
-    let scans: BTreeSet<&str> = Scan::ALL.iter().map(|scan| scan.definition().name).collect();
+    let scans: BTreeSet<&str> = ScanKind::ALL.iter().map(|scan| scan.definition().name).collect();
     assert!(kernels.is_superset(&scans), "{kernels:?}");
     let others: Vec<&str> = kernels.difference(&scans).copied().collect();
     assert_eq!(

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use runtime::kernels::path::{Path, Reason};
 use runtime::kernels::scan::{self, Scanned, Settings};
 use tch::{Device, Kind, Tensor};
@@ -11,7 +11,7 @@ use tch::{Device, Kind, Tensor};
 use super::support::{furthest, quiet};
 
 struct ScanCase {
-    scan: Scan,
+    scan: ScanKind,
     tensors: Vec<(String, Tensor)>,
     split: i64,
     tolerance: f64,
@@ -19,7 +19,7 @@ struct ScanCase {
 
 fn cases() -> Vec<ScanCase> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/mixers");
-    let cases = Scan::ALL.iter().filter_map(|scan| {
+    let cases = ScanKind::ALL.iter().filter_map(|scan| {
         let path = folder.join(format!("{}.safetensors", scan.definition().name));
         let bytes = std::fs::read(&path).ok()?;
         let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();

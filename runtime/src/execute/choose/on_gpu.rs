@@ -2,7 +2,7 @@
 //! is what the launch finds, since both ask `kernels::cuda`.
 
 use compiler::kernel::{Gate, Kernel, Recurrence};
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use compiler::plan::{DType, Value};
 use gpu::{Launcher, Library};
 use tch::Kind;
@@ -124,7 +124,7 @@ impl OperandTypes<'_> {
     fn scan(&self, recurrence: &Recurrence, first: usize) -> Result<(), Reason> {
         let kinds = self.operands.iter().skip(first).take(recurrence.operands.len());
         let kinds: Option<Vec<Kind>> = kinds.map(|value| kind_of(value.dtype)).collect();
-        let scan = Scan::from_definition(recurrence).ok_or(Reason::Scan)?;
+        let scan = ScanKind::from_definition(recurrence).ok_or(Reason::Scan)?;
         let kind = scan::kind(scan, &kinds.ok_or(Reason::Mixed)?);
         let (rows, columns) =
             (self.width(first + recurrence.rows), self.width(first + recurrence.columns));

@@ -5,7 +5,7 @@
 
 mod tables;
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
@@ -58,7 +58,7 @@ struct Launch(&'static str, &'static [(&'static str, &'static str)]);
 /// Whether a scan's kernels were compiled for a state of rows × columns.
 pub(crate) fn check(
     library: &Library,
-    scan: Scan,
+    scan: ScanKind,
     kind: Kind,
     rows: i64,
     columns: i64,
@@ -86,7 +86,7 @@ pub(crate) fn check(
 }
 
 /// The dtype of the variant for operands of these dtypes: bf16 if all that share it are, else f32.
-pub(crate) fn kind(scan: Scan, operands: &[Kind]) -> Kind {
+pub(crate) fn kind(scan: ScanKind, operands: &[Kind]) -> Kind {
     let rows = tables::for_scan(scan).map_or(&[][..], |table| table.operands).iter().zip(operands);
     let mut shared = rows.filter_map(|(ScanTensor(_, ty, _), kind)| match ty {
         Type::Shared => Some(kind),
@@ -117,7 +117,12 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(launcher: &'a Launcher, scan: Scan, x: &[&Tensor], scale: Option<f64>) -> Result<Self> {
+    fn new(
+        launcher: &'a Launcher,
+        scan: ScanKind,
+        x: &[&Tensor],
+        scale: Option<f64>,
+    ) -> Result<Self> {
         let missing = || KernelError::new(format!("no CUDA kernel was compiled for {scan:?}"));
         let table = tables::for_scan(scan).ok_or_else(missing)?;
         let (Some(like), true) = (x.first(), x.len() == table.operands.len()) else {
@@ -207,7 +212,7 @@ impl Type {
 /// y and the state after.
 pub(crate) fn forward(
     launcher: &Launcher,
-    scan: Scan,
+    scan: ScanKind,
     x: &[&Tensor],
     state: Option<&Tensor>,
     scale: Option<f64>,
@@ -228,7 +233,7 @@ pub(crate) fn forward(
 /// From zero state: the gradient of each operand.
 pub(crate) fn backward(
     launcher: &Launcher,
-    scan: Scan,
+    scan: ScanKind,
     dy: &Tensor,
     x: &[&Tensor],
     scale: Option<f64>,
@@ -262,16 +267,16 @@ pub(crate) fn backward(
             }
         });
     }
-    if let (Scan::Gla, Some(dg), Some(g)) = (scan, gradients.last_mut(), given.last()) {
+    if let (ScanKind::Gla, Some(dg), Some(g)) = (scan, gradients.last_mut(), given.last()) {
         *dg = like_gates(dg, g)?;
     }
     Ok(gradients)
 }
 
 /// The operands, with a head's gate copied to each of its channels.
-fn by_channel(scan: Scan, x: &[&Tensor]) -> Result<Vec<Tensor>> {
+fn by_channel(scan: ScanKind, x: &[&Tensor]) -> Result<Vec<Tensor>> {
     match (scan, x) {
-        (Scan::Gla, [q, k, v, g]) => {
+        (ScanKind::Gla, [q, k, v, g]) => {
             let [q, k, v, g] = [q, k, v, &&channel_gates(q, g)?].map(|x| x.shallow_clone());
             Ok(vec![q, k, v, g])
         }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 use compiler::plan::{Precision, Processor, Sizes};
 use compiler::plans;
 use gpu::{Launched, Library, Target, Value};
@@ -112,7 +112,7 @@ fn a_scan_with_an_operand_in_f32_rounds_none() {
     for kind in [Kind::BFloat16, Kind::Float] {
         let (scanned, launched) = recorded(9, 0, || {
             let x = [&q, &k, &v, &zeros(kind)];
-            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Gla, &x, None, None).unwrap()
+            scan::forward(launcher(Device::Cpu).unwrap(), ScanKind::Gla, &x, None, None).unwrap()
         });
         assert_eq!((scanned.y.kind(), scanned.state.kind()), (kind, Kind::Float));
         let kernels: Vec<&str> = launched.iter().map(|one| one.kernel.as_str()).collect();
@@ -126,7 +126,7 @@ fn a_scan_of_other_shapes_is_refused() {
     let (q, v) = (zeros(&[1, 70, 2, 64]), zeros(&[1, 70, 2, 128]));
     let refused = |x: &[&Tensor]| {
         let (result, launched) = recorded(9, 0, || {
-            scan::forward(launcher(Device::Cpu).unwrap(), Scan::Rwkv6, x, None, None)
+            scan::forward(launcher(Device::Cpu).unwrap(), ScanKind::Rwkv6, x, None, None)
         });
         assert!(launched.is_empty());
         result.unwrap_err().to_string()

@@ -11,7 +11,7 @@ use super::super::dense::{add_product, flipped, plain, transpose};
 use super::super::lanes::{dot, exp, mul_add};
 use super::super::{Isa, ffi};
 use super::chunk::{ChunkGradients, Tokens, kept};
-use super::operands::{Scan, Sizes};
+use super::operands::{CheckedOperands, Sizes};
 
 pub(super) struct Channel {
     pub(super) tokens: Tokens,
@@ -33,7 +33,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(scan: &Scan<'_>) -> Self {
+    pub(super) fn new(scan: &CheckedOperands<'_>) -> Self {
         let sizes = scan.sizes;
         let Sizes { rows, dp, ep, .. } = sizes;
         let wide = || vec![0.0; rows * dp];

@@ -1,7 +1,7 @@
 //! One chunk of a head's tokens in padded memory, and its gradients.
 
 use super::super::lanes;
-use super::operands::{Scan, Sizes};
+use super::operands::{CheckedOperands, Sizes};
 
 /// One chunk's operands, padded with rows and columns of zeros (and gates of 1).
 pub(super) struct Tokens {
@@ -30,7 +30,7 @@ impl Tokens {
         }
     }
 
-    pub(super) fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
+    pub(super) fn load(&mut self, scan: &CheckedOperands<'_>, task: usize, first: usize) {
         let Sizes { time, heads, groups, d, e, dp, ep, .. } = scan.sizes;
         let (batch, head) = (task / heads, task % heads);
         let group = head / (heads / groups);
@@ -58,7 +58,13 @@ impl Tokens {
         self.decay.iter_mut().zip(&self.gates).for_each(|(to, g)| *to = decay(*g));
     }
 
-    pub(super) fn load_dy(&mut self, scan: &Scan<'_>, task: usize, first: usize, dy: &[f32]) {
+    pub(super) fn load_dy(
+        &mut self,
+        scan: &CheckedOperands<'_>,
+        task: usize,
+        first: usize,
+        dy: &[f32],
+    ) {
         let Sizes { time, heads, e, ep, .. } = scan.sizes;
         let (batch, head) = (task / heads, task % heads);
         let count = scan.rows(first);

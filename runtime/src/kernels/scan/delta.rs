@@ -235,7 +235,7 @@ fn one_step(x: &Tensor, steps: i64, step: i64) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use compiler::op::Scan;
+    use compiler::op::ScanKind;
     use tch::{Device, Kind, Tensor};
 
     use super::super::path::Reason;
@@ -284,8 +284,8 @@ mod tests {
         let fast = super::super::choose(Kind::Float, Device::Cpu);
         for path in [fast, Path::Reference(Reason::Asked)] {
             let x = x.each_ref();
-            let scanned = forward(Scan::Delta, path, &x, Some(&start), settings).unwrap();
-            let gradients = backward(Scan::Delta, path, &dy, &x, settings).unwrap();
+            let scanned = forward(ScanKind::Delta, path, &x, Some(&start), settings).unwrap();
+            let gradients = backward(ScanKind::Delta, path, &dy, &x, settings).unwrap();
             let got: Vec<Tensor> =
                 [scanned.y, scanned.state].into_iter().chain(gradients).collect();
             assert_close(&got, &want, 2e-5, "steps");

@@ -15,7 +15,7 @@ use super::super::{Isa, ffi};
 use super::channel::Channel;
 use super::chunk::ChunkGradients;
 use super::low_rank::LowRank;
-use super::operands::{Dense, FusedOperands, Scan, ScanRule, Sizes, StateLayout};
+use super::operands::{CheckedOperands, Dense, FusedOperands, ScanRule, Sizes, StateLayout};
 use super::scalar::Scalar;
 use super::token::{FEW, TokenByToken};
 use super::{Result, Scanned};
@@ -112,7 +112,7 @@ pub(super) fn backward(
     Ok(Gradients { q: dq, k: dk, v: dv, g, beta, low_rank })
 }
 
-fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 7]) {
+fn backward_task(scan: &CheckedOperands<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 7]) {
     let Sizes { dp, ep, .. } = scan.sizes;
     let [mut dq, mut dk, mut dv, mut dg, mut dbeta, mut da, mut db] = outs;
     let firsts: Vec<usize> = scan.firsts().collect();
@@ -184,7 +184,7 @@ enum Chunks {
 }
 
 impl Chunks {
-    fn new(scan: &Scan<'_>) -> Self {
+    fn new(scan: &CheckedOperands<'_>) -> Self {
         match scan.rule {
             ScanRule::LowRank => Chunks::LowRank(LowRank::new(scan)),
             ScanRule::Channel => Chunks::Channel(Channel::new(scan)),
@@ -193,7 +193,7 @@ impl Chunks {
         }
     }
 
-    fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
+    fn load(&mut self, scan: &CheckedOperands<'_>, task: usize, first: usize) {
         match self {
             Chunks::Channel(c) => c.tokens.load(scan, task, first),
             Chunks::LowRank(c) => c.load(scan, task, first),
@@ -201,7 +201,7 @@ impl Chunks {
         }
     }
 
-    fn load_dy(&mut self, scan: &Scan<'_>, task: usize, first: usize, dy: &[f32]) {
+    fn load_dy(&mut self, scan: &CheckedOperands<'_>, task: usize, first: usize, dy: &[f32]) {
         match self {
             Chunks::Channel(c) => c.tokens.load_dy(scan, task, first, dy),
             Chunks::LowRank(c) => c.tokens.load_dy(scan, task, first, dy),

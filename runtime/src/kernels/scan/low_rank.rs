@@ -16,7 +16,7 @@ use super::super::lanes::{dot, mul_add};
 use super::super::{Isa, ffi};
 use super::channel::{Decays, add_products, ends, fade, multiply, sum_between, through};
 use super::chunk::{ChunkGradients, Tokens, kept};
-use super::operands::{Scan, Sizes};
+use super::operands::{CheckedOperands, Sizes};
 use super::scalar::{solve, solve_transposed};
 
 pub(super) struct LowRank {
@@ -65,7 +65,7 @@ impl Scores {
 }
 
 impl LowRank {
-    pub(super) fn new(scan: &Scan<'_>) -> Self {
+    pub(super) fn new(scan: &CheckedOperands<'_>) -> Self {
         let sizes = scan.sizes;
         let Sizes { rows, dp, ep, .. } = sizes;
         let keys = || vec![0.0; rows * dp];
@@ -96,7 +96,7 @@ impl LowRank {
         }
     }
 
-    pub(super) fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
+    pub(super) fn load(&mut self, scan: &CheckedOperands<'_>, task: usize, first: usize) {
         self.tokens.load(scan, task, first);
         scan.load_low_rank(task, first, &mut self.a, &mut self.b);
     }

@@ -171,7 +171,7 @@ impl Dense {
         rule: ScanRule,
         chunk: usize,
         layout: StateLayout,
-    ) -> Result<Scan<'_>> {
+    ) -> Result<CheckedOperands<'_>> {
         let [b, t, groups, d] = super::four("q", &self.q)?;
         let [_, _, h, e] = super::four("v", &self.v)?;
         self.check(rule, chunk, layout, [b, t, groups, d, h, e])?;
@@ -188,7 +188,7 @@ impl Dense {
             chunk,
             rows: chunk.next_multiple_of(PAD),
         };
-        Ok(Scan {
+        Ok(CheckedOperands {
             isa,
             rule,
             layout,
@@ -209,7 +209,7 @@ impl Dense {
 }
 
 /// Checked operands, for all tasks to read.
-pub(super) struct Scan<'a> {
+pub(super) struct CheckedOperands<'a> {
     pub(super) isa: Isa,
     pub(super) rule: ScanRule,
     pub(super) layout: StateLayout,
@@ -224,7 +224,7 @@ pub(super) struct Scan<'a> {
     state: Option<&'a [f32]>,
 }
 
-impl Scan<'_> {
+impl CheckedOperands<'_> {
     pub(super) fn firsts(&self) -> impl Iterator<Item = usize> + use<> {
         (0..self.sizes.time).step_by(self.sizes.chunk)
     }

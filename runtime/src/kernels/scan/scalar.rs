@@ -12,7 +12,7 @@
 use super::super::Isa;
 use super::super::dense::{PAD, add_product, flipped, plain, transpose};
 use super::chunk::{ChunkGradients, Tokens, decay, kept};
-use super::operands::{Scan, Sizes};
+use super::operands::{CheckedOperands, Sizes};
 
 pub(super) struct Scalar {
     pub(super) tokens: Tokens,
@@ -57,7 +57,7 @@ impl GateTerms {
 }
 
 impl Scalar {
-    pub(super) fn new(scan: &Scan<'_>, delta: bool) -> Self {
+    pub(super) fn new(scan: &CheckedOperands<'_>, delta: bool) -> Self {
         let sizes = scan.sizes;
         let Sizes { rows, dp, ep, .. } = sizes;
         let square = || vec![0.0; rows * rows];

@@ -105,7 +105,7 @@ impl<'a> SsdOperands<'a> {
 }
 
 pub(super) fn steps(operands: SsdOperands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    let (scan, mut s) = Scan::begin(operands, state)?;
+    let (scan, mut s) = SpreadOperands::begin(operands, state)?;
     let mut y = Vec::new();
     for t in 0..scan.time {
         s = scan.step(&s, t)?;
@@ -118,7 +118,7 @@ pub(super) fn steps(operands: SsdOperands<'_>, state: Option<&Tensor>) -> Result
 /// With D = ∂/∂S_t: D gains dy cᵀ; dc = Sᵀ dy; dx = dt D b + d dy; db = dt Dᵀ x; dd = Σ dy · x; with
 /// α = exp(dt a) and dα = Σ D ⊙ S_{t−1}: ddt = x · D b + a α dα, da = Σ dt α dα; then D ← α D.
 pub(super) fn steps_backward(dy: &Tensor, operands: SsdOperands<'_>) -> Result<[Tensor; 6]> {
-    let (scan, zeros) = Scan::begin(operands, None)?;
+    let (scan, zeros) = SpreadOperands::begin(operands, None)?;
     let SsdOperands { x, dt, a, b: _, c: _, d } = operands;
     let mut states = vec![zeros];
     for t in 0..scan.time {
@@ -162,7 +162,7 @@ pub(super) fn steps_backward(dy: &Tensor, operands: SsdOperands<'_>) -> Result<[
 }
 
 /// Operands with b and c spread over heads.
-struct Scan<'a> {
+struct SpreadOperands<'a> {
     operands: SsdOperands<'a>,
     b: Tensor, // [b, t, h, n]
     c: Tensor, // [b, t, h, n]
@@ -171,7 +171,7 @@ struct Scan<'a> {
     times: i64,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> SpreadOperands<'a> {
     fn begin(operands: SsdOperands<'a>, state: Option<&Tensor>) -> Result<(Self, Tensor)> {
         let [batch, time, heads, p] = four("x", operands.x)?;
         let [_, _, groups, n] = four("b", operands.b)?;

@@ -369,7 +369,7 @@ fn sixteen_thousand_tokens() {
 
 /// The operands of a scan, and a state before them.
 struct Given {
-    scan: Scan,
+    scan: ScanKind,
     operands: Vec<Tensor>,
     state: Tensor,
 }
@@ -388,17 +388,20 @@ impl Given {
         let decays = of_head(
             strength.map_or_else(|| -numbers(7, &[h]).abs(), |g| numbers(7, &[h]) * 0.0 - g),
         );
-        let given = |scan: Scan, operands: Vec<Tensor>| {
-            let size = if scan == Scan::Ssd { [b, h, e, d] } else { [b, h, d, e] };
+        let given = |scan: ScanKind, operands: Vec<Tensor>| {
+            let size = if scan == ScanKind::Ssd { [b, h, e, d] } else { [b, h, d, e] };
             Given { scan, operands, state: numbers(8, &size) }
         };
         [
-            given(Scan::Delta, vec![q(), k(), v(), beta(), by_head()]),
-            given(Scan::Dplr, vec![q(), k(), v(), k(), q(), by_channel()]),
-            given(Scan::Gla, vec![q(), k(), v(), by_channel()]),
-            given(Scan::Gla, vec![q(), k(), v(), by_head()]),
-            given(Scan::Rwkv6, vec![q(), k(), v(), by_channel(), numbers(9, &[h, d])]),
-            given(Scan::Ssd, vec![v(), beta(), decays, group(10), group(11), numbers(12, &[h])]),
+            given(ScanKind::Delta, vec![q(), k(), v(), beta(), by_head()]),
+            given(ScanKind::Dplr, vec![q(), k(), v(), k(), q(), by_channel()]),
+            given(ScanKind::Gla, vec![q(), k(), v(), by_channel()]),
+            given(ScanKind::Gla, vec![q(), k(), v(), by_head()]),
+            given(ScanKind::Rwkv6, vec![q(), k(), v(), by_channel(), numbers(9, &[h, d])]),
+            given(
+                ScanKind::Ssd,
+                vec![v(), beta(), decays, group(10), group(11), numbers(12, &[h])],
+            ),
         ]
     }
 
@@ -444,7 +447,7 @@ fn a_few_tokens_have_the_bits_of_each_alone() {
     let time = token::FEW as i64;
     for given in Given::all([time, 33, 80], None) {
         // Its first token reads the given state by libtorch, the others by our kernel.
-        if given.scan == Scan::Rwkv6 {
+        if given.scan == ScanKind::Rwkv6 {
             continue;
         }
         let together = given.run(ours, Kind::Float, Some(&given.state));

@@ -7,14 +7,14 @@
 use super::super::ffi::{HeadRows, Vectorised};
 use super::super::lanes::{SUMS, load, mul_add, store, total};
 use super::chunk::decay;
-use super::operands::{Scan, ScanRule, Sizes, StateLayout};
+use super::operands::{CheckedOperands, ScanRule, Sizes, StateLayout};
 
 /// Tokens up to which a pass over the state for each is faster than a chunk of them.
 pub(super) const FEW: usize = 4;
 
 /// All tokens of a head.
 pub(super) struct TokenByToken<'a, 'y> {
-    pub(super) scan: &'a Scan<'a>,
+    pub(super) scan: &'a CheckedOperands<'a>,
     pub(super) task: usize,
     /// The state before the first token; becomes the one after the last.
     pub(super) state: &'a mut [f32],
@@ -52,7 +52,7 @@ struct Token<'a> {
 }
 
 impl<'a> Token<'a> {
-    fn new(scan: &Scan<'a>, task: usize, t: usize) -> Self {
+    fn new(scan: &CheckedOperands<'a>, task: usize, t: usize) -> Self {
         let Sizes { time, heads, groups, d, e, .. } = scan.sizes;
         let (batch, head) = (task / heads, task % heads);
         let row = (batch * time + t) * heads + head;
@@ -82,7 +82,12 @@ struct Values {
 
 impl Values {
     #[inline(always)]
-    fn load<const FMA: bool>(&mut self, scan: &Scan<'_>, token: &Token<'_>, state: &[f32]) {
+    fn load<const FMA: bool>(
+        &mut self,
+        scan: &CheckedOperands<'_>,
+        token: &Token<'_>,
+        state: &[f32],
+    ) {
         self.q.iter_mut().zip(token.q).for_each(|(to, q)| *to = scan.scale * q);
         match token.gates {
             [one] => self.decay.fill(decay(*one)),

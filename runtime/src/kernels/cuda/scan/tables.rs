@@ -1,18 +1,18 @@
 //! The tables of the scans, as gpu/kernels/README-scans.md describes them.
 
-use compiler::op::Scan;
+use compiler::op::ScanKind;
 
 use super::Type::{F32, Shared};
 use super::{Launch, ScanTensor, Table};
 
 /// None for a scan without kernels.
-pub(super) fn for_scan(scan: Scan) -> Option<&'static Table> {
+pub(super) fn for_scan(scan: ScanKind) -> Option<&'static Table> {
     match scan {
-        Scan::Delta => Some(&DELTA),
-        Scan::Dplr => None,
-        Scan::Gla => Some(&GLA),
-        Scan::Rwkv6 => Some(&RWKV6),
-        Scan::Ssd => Some(&SSD),
+        ScanKind::Delta => Some(&DELTA),
+        ScanKind::Dplr => None,
+        ScanKind::Gla => Some(&GLA),
+        ScanKind::Rwkv6 => Some(&RWKV6),
+        ScanKind::Ssd => Some(&SSD),
     }
 }
 
