@@ -46,7 +46,7 @@ fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
     let Archs { name: source, archs } = archs::all(file, None)?;
     let lock = |arch: &Compiled| {
         let locked = ArchLock::new(arch.name.clone(), source.clone(), arch);
-        locked.map(Lock::Arch).map_err(|error| refuse::lock(file, error))
+        locked.map(Lock::Arch).map_err(|error| refuse::bad_lock(file, error))
     };
     archs.iter().map(|arch| lock(&arch.compiled)).collect()
 }
@@ -124,7 +124,7 @@ fn bound_as_before(path: &Path, lock: Lock, before: &str) -> Result<Lock, Failur
                 && error.code == "lock-version"
                 && !lock::is_older(before)
             {
-                let failure = refuse::lock(path, error.clone());
+                let failure = refuse::bad_lock(path, error.clone());
                 return Err(failure.help("or delete it, and build it with this canonc"));
             }
             // A lock that cannot be read has no binding to keep.

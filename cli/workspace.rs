@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};
-use records::run::{Paths, read_experiment, read_lock as read_lock_of_run};
+use records::run::{Paths, experiment_from_text, lock_from_text};
 
 use crate::fail::{Failure, shown};
 use crate::finished_runs::{FinishedRuns, attestation, folders};
@@ -132,7 +132,7 @@ pub fn path(word: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The path of the lock that a word means: that of a run if it names one.
-pub fn lock(word: &Path) -> Result<PathBuf, Failure> {
+pub fn lock_path(word: &Path) -> Result<PathBuf, Failure> {
     resolve(word).map(Target::into_lock)
 }
 
@@ -211,7 +211,7 @@ fn id_of_run(run: &Paths) -> Option<String> {
 pub fn refuse_repeated(words: &[PathBuf]) -> Result<(), Failure> {
     let mut known: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for word in words {
-        let path = lock(word)?;
+        let path = lock_path(word)?;
         // The reader of a missing file reports it.
         let real = path.canonicalize().unwrap_or(path);
         if let Some(before) = known.insert(real, word) {
@@ -251,33 +251,33 @@ pub fn runs_in(folder: &Path) -> Option<Vec<PathBuf>> {
 /// The lock at a path, if there is a readable one.
 pub fn lock_at(path: &Path) -> Option<Lock> {
     let text = disk::read_text(path, disk::SMALL).ok()?;
-    read_lock_of_run(&shown(path), &text).ok()
+    lock_from_text(&shown(path), &text).ok()
 }
 
 /// The lock of a run's folder with its text; `None` if it cannot be read, which `canonc verify` reports.
 pub fn experiment_of_run(folder: &Path) -> Option<(Experiment, String)> {
     let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
-    let experiment = read_experiment("lock", &text).ok()?;
+    let experiment = experiment_from_text("lock", &text).ok()?;
     Some((experiment, text))
 }
 
 /// The lock that a word names, and its text.
 pub fn read_lock(word: &Path) -> Result<(Lock, String), Failure> {
-    let path = lock(word)?;
+    let path = lock_path(word)?;
     let text = read_lock_at(&path)?;
-    let lock = lock::read(&shown(&path), &text).map_err(|error| refuse::lock(&path, error))?;
+    let lock = lock::read(&shown(&path), &text).map_err(|error| refuse::bad_lock(&path, error))?;
     Ok((lock, text))
 }
 
 /// The text of the lock that a word names.
 pub fn read_lock_text(word: &Path) -> Result<String, Failure> {
-    read_lock_at(&lock(word)?)
+    read_lock_at(&lock_path(word)?)
 }
 
 /// The comparison of the lock that a word names.
 pub fn read_comparison(word: &Path) -> Result<Comparison, Failure> {
     let name = shown(word);
-    let lock = read_lock_of_run(&name, &read_lock_text(word)?)?;
+    let lock = lock_from_text(&name, &read_lock_text(word)?)?;
     lock::comparable(lock)
         .map_err(|error| Failure::bad_input(error.message).help(error.help).at(name))
 }
@@ -286,7 +286,7 @@ fn read_lock_at(path: &Path) -> Result<String, Failure> {
     refuse::large_source(path)?;
     let bytes = lock_bytes(path).map_err(|error| refuse::no_lock(path, &error))?;
     refuse::source(path, &String::from_utf8_lossy(&bytes))?;
-    let text = lock::text_of(&bytes).map_err(|error| refuse::lock(path, error))?;
+    let text = lock::text_of(&bytes).map_err(|error| refuse::bad_lock(path, error))?;
     Ok(text.to_owned())
 }
 

@@ -198,5 +198,5 @@ fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
     let Archs { name: _, archs } = archs::all(path, named.name.as_deref())?;
     let made: Vec<Compiled> = archs.into_iter().map(|arch| arch.compiled).collect();
     let locked = LockedArch::new(choose::arch(named, &made).map_err(unchosen)?).map(Rc::new);
-    locked.map_err(|error| refuse::lock(path, error))
+    locked.map_err(|error| refuse::bad_lock(path, error))
 }

@@ -78,7 +78,7 @@ fn close<'a>(
     };
     let after = lock::bind(&before, bound).map_err(|error| {
         let drift = error.code == "data-drift";
-        let failure = refuse::lock(path, error);
+        let failure = refuse::bad_lock(path, error);
         if drift { Failure { exit: Exit::Finding, ..failure } } else { failure }
     })?;
     let closed = lock::write(&after);

@@ -171,7 +171,7 @@ pub fn compare(
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     for (word, comparison) in args.locks.iter().zip(&locked) {
         let lock = Lock::Comparison(comparison.clone());
-        if let Some(warning) = build::warning_of_source(&workspace::lock(word)?, &lock) {
+        if let Some(warning) = build::warning_of_source(&workspace::lock_path(word)?, &lock) {
             output::note(&warning);
         }
     }
@@ -320,7 +320,7 @@ fn forecast(
 fn read(word: &Path) -> Result<Comparison, Failure> {
     workspace::read_comparison(word).map_err(|failure| {
         let is_experiment = || {
-            let path = workspace::lock(word).ok()?;
+            let path = workspace::lock_path(word).ok()?;
             Some(matches!(workspace::lock_at(&path)?, Lock::Experiment(_)))
         };
         match is_experiment() {

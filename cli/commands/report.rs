@@ -10,7 +10,7 @@ use clap::Args;
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, TokenizerKind};
 use lab::lock::Lock;
-use records::run::{Paths, read_experiment, read_lock};
+use records::run::{Paths, experiment_from_text, lock_from_text};
 use report::compare::Facts;
 use report::page::{self, NoSuchModel, PageContents, Part, Published};
 use report::samples::Sample;
@@ -252,7 +252,7 @@ fn add_lock(
     finished: &OnceCell<FinishedRuns>,
 ) -> Result<(), Failure> {
     let name = shown(path);
-    match read_lock(&name, &workspace::read_lock_text(path)?)? {
+    match lock_from_text(&name, &workspace::read_lock_text(path)?)? {
         Lock::Comparison(comparison) => {
             let folder = out::named(dir, &comparison.name, "")?;
             self::comparison(
@@ -330,7 +330,7 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
 fn alone(folder: &Path) -> Result<page::PageRun, Failure> {
     beside::refuse_others(folder)?;
     let path = Paths::new(folder).lock();
-    let experiment = read_experiment(&shown(&path), &workspace::read_lock_text(&path)?)?;
+    let experiment = experiment_from_text(&shown(&path), &workspace::read_lock_text(&path)?)?;
     of_lock(folder, experiment)
 }
 

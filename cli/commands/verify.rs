@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args};
 use lab::lock::{self, Lock};
-use records::run::{Paths, read_lock};
+use records::run::{Paths, lock_from_text};
 use records::verify::{Claim, Remake, Subject, VerifyReport, verify as check};
 use serde_json::json;
 
@@ -208,7 +208,7 @@ fn one(
         Target::Lock(path) | Target::File(path) | Target::Missing(path) => {
             let text = workspace::read_lock_text(&path)?;
             refuse_other_version(&path, &text)?;
-            Ok(match read_lock(&shown(&path), &text) {
+            Ok(match lock_from_text(&shown(&path), &text) {
                 Ok(lock) => (lock_report(&path, &lock), None),
                 Err(error) => {
                     let report = VerifyReport { broken: vec![error.message], ..VerifyReport::default() };
@@ -315,7 +315,7 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut VerifyReport) -> Res
 /// Refuses a lock of another version: this canonc cannot read it, but that does not make it wrong.
 fn refuse_other_version(path: &Path, text: &str) -> Result<(), Failure> {
     match lock::is_of_another_version(text).then(|| lock::read(&shown(path), text)) {
-        Some(Err(error)) => Err(refuse::lock(path, error)),
+        Some(Err(error)) => Err(refuse::bad_lock(path, error)),
         Some(Ok(_)) | None => Ok(()),
     }
 }

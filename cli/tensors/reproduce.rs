@@ -12,7 +12,7 @@ use lab::experiment::Experiment;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
-use records::run::{Paths, read_experiment};
+use records::run::{Paths, experiment_from_text};
 use records::verify::{self, Remake};
 use runtime::replay::{Difference, Observer, Platform, RunPoint};
 use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run_again};
@@ -78,7 +78,7 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
         return Err(refuse::not_a_run(folder));
     }
     let text = workspace::read_lock_text(&lock)?;
-    let experiment = read_experiment(&shown(&lock), &text)?;
+    let experiment = experiment_from_text(&shown(&lock), &text)?;
     Ok((experiment, text))
 }
 

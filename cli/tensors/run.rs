@@ -17,7 +17,7 @@ use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::{Job, estimate as estimate_of, repeated};
 use records::platform::multiplies_bf16;
-use records::run::{Paths, read_experiment, read_lock};
+use records::run::{Paths, experiment_from_text, lock_from_text};
 use runtime::execute::Machine;
 use runtime::ranks::{Arrived, Launch};
 use runtime::train::{Options, TrainOutcome, machine_of_rank, train};
@@ -37,8 +37,8 @@ use cli::{build, child, documents, forecast, out, output, workspace};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
-        ([_, _, ..], _) => return several(args),
-        ([word], _) | ([], Some(Some(word))) => workspace::lock(word)?,
+        ([_, _, ..], _) => return run_several(args),
+        ([word], _) | ([], Some(Some(word))) => workspace::lock_path(word)?,
         ([], Some(None) | None) => workspace::only_experiment()?,
     };
     output::detail(|| format!("lock: {}", shown(&path)));
@@ -137,7 +137,7 @@ fn read(
 fn experiment(path: &Path) -> Result<Experiment, Failure> {
     let text = workspace::read_lock_text(path)?;
     refuse_other_kinds(path, &text)?;
-    Ok(read_experiment(&shown(path), &text)?)
+    Ok(experiment_from_text(&shown(path), &text)?)
 }
 
 /// The folder to train in.
@@ -280,7 +280,7 @@ fn run_of_lock(lock: &Path) -> Option<Paths> {
 
 /// Runs each lock in its own process, since each starts in its own platform. Reads all locks first. Stops at the first
 /// run that does not reach its end; a diverged run did.
-fn several(args: &RunArgs) -> Outcome {
+fn run_several(args: &RunArgs) -> Outcome {
     if args.dir.is_some() {
         return Err(Failure::bad_input(
             "`--dir` names the folder of one run, but several locks are given",
@@ -290,7 +290,7 @@ fn several(args: &RunArgs) -> Outcome {
     workspace::refuse_repeated(&args.named)?;
     let mut experiments = Vec::new();
     for word in &args.named {
-        let path = workspace::lock(word)?;
+        let path = workspace::lock_path(word)?;
         let locked = experiment(&path)?;
         experiments.push((path, on_device(locked, args.device)?));
     }
@@ -352,7 +352,7 @@ fn words(args: &RunArgs, path: &Path, experiment: &Experiment) -> Vec<OsString> 
 /// Refuses a lock of another kind, and names the command for it.
 fn refuse_other_kinds(path: &Path, text: &str) -> Result<(), Failure> {
     let name = shown(path);
-    let Ok(lock) = read_lock(&name, text) else { return Ok(()) };
+    let Ok(lock) = lock_from_text(&name, text) else { return Ok(()) };
     let kind = lock.kind();
     let wrong = Failure::bad_input(format!(
         "`{name}` is a lock of kind {kind}, but an experiment is needed"

@@ -167,7 +167,7 @@ pub(super) fn source(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// A lock that cannot be used, with its line.
-pub fn lock(path: &Path, error: LockError) -> Failure {
+pub fn bad_lock(path: &Path, error: LockError) -> Failure {
     let LockError { code, message, line, help } = error;
     let help = match path.parent().filter(|_| code == "lock-version" && path.ends_with("lock")) {
         Some(folder) => records::run::of_another_version(folder),

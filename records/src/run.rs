@@ -28,7 +28,7 @@ pub use kernels::{KernelNames, Kernels, kernel_lines};
 pub use kernels::{is_path, parse as parse_kernels, wrong as wrong_kernels};
 pub(crate) use watch::in_place;
 
-pub use owner::{belongs, of_another_version, read_experiment, read_lock};
+pub use owner::{belongs, experiment_from_text, lock_from_text, of_another_version};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 use watch::Watched;
 

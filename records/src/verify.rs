@@ -23,7 +23,7 @@ use crate::checkpoint::{self, MANIFEST, name_of};
 use crate::init;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
-use crate::run::{POINTER, Paths, cannot_read, read_experiment};
+use crate::run::{POINTER, Paths, cannot_read, experiment_from_text};
 use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
@@ -106,7 +106,7 @@ fn read_lock(
 ) -> Result<Option<(String, Experiment)>, Problem> {
     let Some(text) = lock_text(paths, report)? else { return Ok(None) };
     let name = paths.lock().display().to_string();
-    let experiment = match read_experiment(&name, &text) {
+    let experiment = match experiment_from_text(&name, &text) {
         Ok(experiment) => experiment,
         Err(error) => {
             report.broken(error.message);

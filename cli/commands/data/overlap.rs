@@ -99,7 +99,7 @@ pub(super) fn overlap(args: &OverlapArgs) -> Outcome {
 
 /// The experiments of a recipe or a lock; those with the same windows are kept once.
 fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
-    let path = workspace::lock(file)?;
+    let path = workspace::lock_path(file)?;
     let locks = match workspace::is_lock(&path) {
         true => vec![workspace::read_lock(&path)?.0],
         false => build::built(&mut build::Known::default(), file)?,

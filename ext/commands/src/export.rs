@@ -17,7 +17,7 @@ use interop::export::{Origin, Request, To, write};
 use interop::record::ImportRecord;
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
-use records::run::{Paths, read_experiment};
+use records::run::{Paths, experiment_from_text};
 use records::{checkpoint, finished};
 use serde::Serialize;
 
@@ -389,7 +389,7 @@ fn run(folder: &Path) -> Result<Source, Failure> {
     let paths = run_of(folder)?;
     beside::refuse_others(folder)?;
     let text = workspace::read_lock_text(&paths.lock())?;
-    let experiment = read_experiment("lock", &text)?;
+    let experiment = experiment_from_text("lock", &text)?;
     let (attestation, _) = finished::read(&paths, (&experiment).into())?;
     if let Some(step) = attestation.diverged {
         let failure = Failure::finding(format!("`{}` diverged at step {step}", shown(folder)));

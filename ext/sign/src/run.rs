@@ -7,7 +7,7 @@ use data::text::index::TextIndex;
 use disk::replace;
 use dsl::Problem;
 use records::finished;
-use records::run::{Paths, cannot_read, cannot_write, read_experiment};
+use records::run::{Paths, cannot_read, cannot_write, experiment_from_text};
 use records::verify::{Remake, verify};
 use ssh_key::{PrivateKey, PublicKey};
 
@@ -38,7 +38,7 @@ pub fn sign_run(
             "name a folder written by `canonc run`, such as runs/NAME",
         )
     })?;
-    let experiment = read_experiment(&lock.display().to_string(), &text)?;
+    let experiment = experiment_from_text(&lock.display().to_string(), &text)?;
     finished::read(&paths, (&experiment).into())?;
     let broken = verify(folder, documents, Remake::Spread)?.broken;
     if let Some(first) = broken.first() {

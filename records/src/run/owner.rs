@@ -8,13 +8,13 @@ use lab::experiment::{Digests, Experiment};
 use lab::lock::{self, Lock};
 
 /// Reads a lock that may be edited, truncated or of another version.
-pub fn read_lock(name: &str, text: &str) -> Result<Lock, Problem> {
+pub fn lock_from_text(name: &str, text: &str) -> Result<Lock, Problem> {
     lock::read(name, text).map_err(|error| lock_error(name, error))
 }
 
 /// The experiment of a lock that is about to run.
-pub fn read_experiment(name: &str, text: &str) -> Result<Experiment, Problem> {
-    lock::runnable(read_lock(name, text)?).map_err(|error| lock_error(name, error))
+pub fn experiment_from_text(name: &str, text: &str) -> Result<Experiment, Problem> {
+    lock::runnable(lock_from_text(name, text)?).map_err(|error| lock_error(name, error))
 }
 
 /// What to do with a run whose lock another version of canonc wrote.
@@ -45,7 +45,7 @@ pub fn belongs(
     lock_text: &str,
 ) -> Result<(), Problem> {
     let path = folder.join("lock").display().to_string();
-    let theirs = read_experiment(&path, lock_text)?;
+    let theirs = experiment_from_text(&path, lock_text)?;
     let Digests { train, eval, platform } = theirs.digests;
     let pairs = [
         ("lock", train, digests.train),

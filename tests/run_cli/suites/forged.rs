@@ -9,7 +9,7 @@ use records::attest::Attestation;
 use records::fault::Faults;
 use records::finished;
 use records::metrics::{self, Evaluation, Log, Record};
-use records::run::{Paths, read_experiment};
+use records::run::{Paths, experiment_from_text};
 use tasks::metric;
 
 use super::*;
@@ -41,7 +41,7 @@ impl FinishedRun {
     fn read(workspace: Place) -> FinishedRun {
         let paths = Paths::new(workspace.path("runs/small"));
         let lock = fs::read_to_string(paths.lock()).unwrap();
-        let experiment = read_experiment("lock", &lock).unwrap();
+        let experiment = experiment_from_text("lock", &lock).unwrap();
         let attested = fs::read_to_string(paths.attestation()).unwrap();
         let records = metrics::read(&paths.metrics()).unwrap().0;
         FinishedRun { workspace, paths, experiment, attested, records }

@@ -68,7 +68,7 @@ const BESIDE: [&str; 20] = [
 
 /// The experiments at a path: those of a lock, a table's rows, a configuration, or those of a folder's files.
 pub(super) fn experiments(path: &Path, names: &Names) -> Result<Vec<Experiment>, Failure> {
-    let path = &workspace::lock(path)?;
+    let path = &workspace::lock_path(path)?;
     let foreign = [&TABLES[..], &MARKDOWN, &YAML, &LINES, &["json"]].concat();
     let metadata = fs::metadata(path).map_err(|error| match is(path, &foreign) {
         true => files::missing(path, &error),

@@ -12,7 +12,7 @@ use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use lab::recipe::{self, FileKind};
 use records::finished;
-use records::run::{Paths, read_experiment};
+use records::run::{Paths, experiment_from_text};
 
 use cli::build::{self, Known, built};
 use cli::fail::Failure;
@@ -166,7 +166,7 @@ fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_pat
     let path = name(folder);
     let state = match disk::read_text(&paths.lock(), disk::SMALL) {
         Err(_) => State::Missing,
-        Ok(text) => match read_experiment(&path, &text) {
+        Ok(text) => match experiment_from_text(&path, &text) {
             Err(_) => State::Broken,
             // The run's source may have changed since. Its digests must not have.
             Ok(theirs) if theirs.digests != experiment.digests => State::Stale,

@@ -6,7 +6,7 @@ use compiler::plan::Precision;
 use lab::experiment::Experiment;
 use lab::field::{FieldValue, Fields};
 use records::job::Job;
-use records::run::read_experiment;
+use records::run::experiment_from_text;
 use report::compare::{Unit, scores_of, unit};
 use runtime::evaluate::Measurer;
 use runtime::execute::{Machine, Paths};
@@ -31,9 +31,9 @@ pub(super) fn measure(
     weights: &Weights,
     machine: Machine,
 ) -> Result<Measured, Failure> {
-    let path = workspace::lock(word)?;
+    let path = workspace::lock_path(word)?;
     let text = workspace::read_lock_text(&path)?;
-    let locked = read_experiment(&shown(&path), &text)?;
+    let locked = experiment_from_text(&shown(&path), &text)?;
     let set = eval::set(&args.set)?;
     let lengths: Vec<Option<usize>> = match args.lengths.is_empty() {
         true => vec![None],

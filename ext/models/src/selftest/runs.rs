@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use records::attest::Attestation;
 use records::job::{Job, estimate};
-use records::run::{Paths, read_experiment};
+use records::run::{Paths, experiment_from_text};
 use runtime::selftest::models::{self, Family, Size};
 
 use super::results::{Checked, Line, Memory};
@@ -115,7 +115,7 @@ pub(super) fn check(
 fn memory(place: &Path, idle: u64) -> Result<Memory, Failure> {
     let lock = place.join("lockfiles/run.lock");
     let text = workspace::read_lock_text(&lock)?;
-    let experiment = read_experiment(&shown(&lock), &text)?;
+    let experiment = experiment_from_text(&shown(&lock), &text)?;
     let documents = documents::read(&experiment, None)?;
     let job = Job::new(&experiment, &text, documents)?;
     let predicted = idle + estimate(&job).memory_bytes;
