@@ -21,20 +21,15 @@ mod token;
 mod tests;
 
 use compiler::op::ScanKind;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
-use super::path::{self, Path};
+use super::path::Path;
 use super::{KernelError, cuda};
 
 /// Tokens per chunk where one gate decays the whole state.
 const SCALAR_CHUNK: usize = 64;
 /// Tokens per chunk where each channel has its own gate, and pairs of tokens cost more.
 const CHANNEL_CHUNK: usize = 16;
-
-/// The path of a scan in this process: the chunked form takes any shape of f32 or bf16 on the CPU.
-pub fn choose(kind: Kind, device: Device) -> Path {
-    path::choose(if kind == Kind::BFloat16 { Kind::Float } else { kind }, device)
-}
 
 /// What may differ from a scan's usual form.
 #[derive(Debug, Clone, Copy, PartialEq)]

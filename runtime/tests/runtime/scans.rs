@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use compiler::op::ScanKind;
-use runtime::kernels::path::{Path, Reason};
+use runtime::kernels::path::{self, Path, Reason};
 use runtime::kernels::scan::{self, Scanned, Settings};
 use tch::{Device, Kind, Tensor};
 
@@ -81,7 +81,7 @@ impl ScanCase {
 const PLAIN: Path = Path::Reference(Reason::Asked);
 
 fn fast() -> Path {
-    scan::choose(Kind::Float, Device::Cpu)
+    path::choose(Kind::Float, Device::Cpu)
 }
 
 /// The operands that run over time, cut; parameters are whole.

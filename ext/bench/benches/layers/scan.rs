@@ -6,8 +6,8 @@
 use bench::turns::clock;
 use report::statistics::median;
 use runtime::kernels::KernelError;
-use runtime::kernels::path::{Path, Reason};
-use runtime::kernels::scan::{self, delta, gla, ssd};
+use runtime::kernels::path::{self, Path, Reason};
+use runtime::kernels::scan::{delta, gla, ssd};
 use runtime::{Device, Kind, Tensor};
 
 use super::{Form, Result};
@@ -116,7 +116,7 @@ impl ScanCase {
     }
 
     pub(super) fn path(&self) -> Path {
-        scan::choose(Kind::Float, Device::Cpu)
+        path::choose(Kind::Float, Device::Cpu)
     }
 
     pub(super) fn forms(&self) -> Vec<Form<'_>> {

@@ -238,10 +238,10 @@ mod tests {
     use compiler::op::ScanKind;
     use tch::{Device, Kind, Tensor};
 
-    use super::super::path::Reason;
     use super::super::tests::{assert_close, gates, numbers};
     use super::super::{Settings, backward, forward};
     use super::*;
+    use crate::kernels::path::{self, Reason};
 
     /// Three updates a token are three tokens, of which the first has the gate and the last the query: written out.
     #[test]
@@ -281,7 +281,7 @@ mod tests {
         let loss = (by_hand(None).0 * &dy).sum(Kind::Double);
         let mut want = vec![y.detach(), state.detach()];
         want.extend(Tensor::run_backward(&[loss], &exact.each_ref(), false, false));
-        let fast = super::super::choose(Kind::Float, Device::Cpu);
+        let fast = path::choose(Kind::Float, Device::Cpu);
         for path in [fast, Path::Reference(Reason::Asked)] {
             let x = x.each_ref();
             let scanned = forward(ScanKind::Delta, path, &x, Some(&start), settings).unwrap();

@@ -142,9 +142,9 @@ mod tests {
     use proptest::prelude::*;
     use tch::{Device, Kind};
 
-    use super::super::path::Reason;
     use super::super::tests::{assert_close, gates, numbers};
     use super::*;
+    use crate::kernels::path::{self, Reason};
 
     const STEPS: Path = Path::Reference(Reason::Asked);
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn fast() -> Path {
-        super::super::choose(Kind::Float, Device::Cpu)
+        path::choose(Kind::Float, Device::Cpu)
     }
 
     fn exact(case: &[Tensor; 8], scale: Option<f64>, stateful: bool) -> Vec<Tensor> {

@@ -195,9 +195,9 @@ fn step(operands: GlaOperands<'_>, s: &Tensor, t: i64) -> Result<Tensor> {
 mod tests {
     use tch::{Device, Kind, Tensor};
 
-    use super::super::path::Reason;
     use super::super::tests::{assert_close, gates, numbers};
     use super::*;
+    use crate::kernels::path::{self, Reason};
 
     /// One gate for a head, of each token or of all, is the same gate for all of its channels.
     #[test]
@@ -205,7 +205,7 @@ mod tests {
         let size = [2, 83, 3, 8];
         let (q, k, v) = (numbers(1, &size), numbers(2, &size), numbers(3, &[2, 83, 3, 12]));
         let (dy, state) = (numbers(5, &[2, 83, 3, 12]), numbers(6, &[2, 3, 8, 12]));
-        let fast = super::super::choose(Kind::Float, Device::Cpu);
+        let fast = path::choose(Kind::Float, Device::Cpu);
         let steps = Path::Reference(Reason::Asked);
         for g in [gates(4, &[2, 83, 3], None), gates(4, &[3], None) * 0.01] {
             let all = |path: Path, kind: Kind, g: &Tensor| {

@@ -321,9 +321,9 @@ mod tests {
     use proptest::prelude::*;
     use tch::{Device, Kind};
 
-    use super::super::path::Reason;
     use super::super::tests::{assert_close, gates, numbers};
     use super::*;
+    use crate::kernels::path::{self, Reason};
 
     const STEPS: Path = Path::Reference(Reason::Asked);
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     fn fast() -> Path {
-        super::super::choose(Kind::Float, Device::Cpu)
+        path::choose(Kind::Float, Device::Cpu)
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 
-use super::super::Isa;
+use super::super::{Isa, path};
 use super::fused;
 use super::operands::{FusedOperands, ScanRule, StateLayout};
 use super::*;
@@ -256,11 +256,9 @@ fn bf16_operands_meet_f32_states() {
     let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
     let widened = |x: &Tensor| bf16(x).to_kind(Kind::Float);
     let steps = Path::Reference(path::Reason::Asked);
-    assert!(matches!(choose(Kind::BFloat16, Device::Cpu), Path::Fused(_)));
-    for (path, t) in [choose(Kind::BFloat16, Device::Cpu), steps]
-        .into_iter()
-        .flat_map(|p| [2, 37].map(|t| (p, t)))
-    {
+    let fused = path::choose(Kind::Float, Device::Cpu);
+    assert!(matches!(fused, Path::Fused(_)));
+    for (path, t) in [fused, steps].into_iter().flat_map(|p| [2, 37].map(|t| (p, t))) {
         let shape = Shape { b: 2, t, h: 2, groups: 2, d: 8, e: 12 };
         for rule in [ScanRule::Channel, ScanRule::Scalar, ScanRule::Delta] {
             let ScanCase { q, k, v, g, beta, dy, state, .. } =
@@ -423,7 +421,8 @@ impl Given {
 /// As many tokens as are done one after another, and one more: every scan, with and without a state.
 #[test]
 fn a_few_tokens_are_step_by_step() {
-    let (ours, steps) = (choose(Kind::Float, Device::Cpu), Path::Reference(path::Reason::Asked));
+    let (ours, steps) =
+        (path::choose(Kind::Float, Device::Cpu), Path::Reference(path::Reason::Asked));
     let shapes = [[1, 3], [16, 64], [33, 80], [128, 65]];
     let times = 1..=token::FEW as i64 + 1;
     for ([d, e], t) in shapes.into_iter().flat_map(|shape| times.clone().map(move |t| (shape, t))) {
@@ -443,7 +442,7 @@ fn a_few_tokens_are_step_by_step() {
 /// Which a chunk of tokens does not give.
 #[test]
 fn a_few_tokens_have_the_bits_of_each_alone() {
-    let ours = choose(Kind::Float, Device::Cpu);
+    let ours = path::choose(Kind::Float, Device::Cpu);
     let time = token::FEW as i64;
     for given in Given::all([time, 33, 80], None) {
         // Its first token reads the given state by libtorch, the others by our kernel.
