@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dsl::{Problem, ProblemKind};
 
-use crate::clean::{disturbs, inline};
+use crate::printable::{disturbs, inline};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

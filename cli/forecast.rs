@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use tasks::metric::EXACT_MATCH;
 use tasks::task::InTraining;
 
-use crate::noise::{Source, measured, wanted};
-use crate::{documents, output, overlap};
+use crate::measured_noise::{Source, measured, wanted};
+use crate::{documents, output, overlap_counts};
 
 /// What a dry run finds out, as `canonc run --dry-run --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -291,12 +291,12 @@ fn grouped<'a, K: PartialEq>(
 }
 
 fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
-    let kind = |run: &Due<'_>| overlap::in_training(run.experiment);
+    let kind = |run: &Due<'_>| overlap_counts::in_training(run.experiment);
     if runs.iter().any(|run| kind(run) == InTraining::ByDesign) {
         return vec![Questions::ByDesign];
     }
     let windows = |experiment: &Experiment| {
-        let is_counted = overlap::in_training(experiment) == InTraining::ByChance;
+        let is_counted = overlap_counts::in_training(experiment) == InTraining::ByChance;
         is_counted.then(|| records::overlap::windows_of(experiment).to_string())
     };
     let groups = grouped(runs, windows);
@@ -306,7 +306,7 @@ fn questions(runs: &[Due<'_>], stop: &AtomicBool) -> Vec<Questions> {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        all.push(match overlap::counted(experiment, windows, MOST_TOKENS) {
+        all.push(match overlap_counts::counted(experiment, windows, MOST_TOKENS) {
             Ok(counted) => {
                 let Share { questions, shown } = counted.share(EXACT_MATCH);
                 let compare::Counted { windows, of_windows, .. } = counted;

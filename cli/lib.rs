@@ -5,7 +5,7 @@
 //! what runs, locks and models hold, and to the output.
 
 // Each module uses only those above it.
-pub mod clean;
+pub mod printable;
 pub mod fail;
 pub mod files;
 pub mod output;
@@ -19,14 +19,14 @@ pub mod load;
 pub mod archs;
 pub mod tokenizer;
 pub mod documents;
-pub mod claims;
-pub mod beside;
+pub mod worker_claims;
+pub mod comparison_folder;
 
 pub mod compared;
-pub mod looks;
+pub mod interim_looks;
 pub mod build;
-pub mod overlap;
-pub mod noise;
+pub mod overlap_counts;
+pub mod measured_noise;
 pub mod forecast;
 pub mod live;
 pub mod ranks;

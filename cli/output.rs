@@ -10,8 +10,8 @@ use clap::ValueEnum;
 use dsl::{Diagnostic, Sources};
 use serde::Serialize;
 
-use crate::clean::{clean, escaped, inline};
 use crate::fail::{Exit, Failure, reason};
+use crate::printable::{clean, escaped, inline};
 
 /// When output is coloured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

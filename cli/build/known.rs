@@ -151,7 +151,7 @@ impl Known {
             let arms = arms.collect::<Result<Vec<_>, Failure>>()?;
             match read.comparison(name, source, arms) {
                 Ok(comparison) => {
-                    crate::looks::can_decide(&comparison).map_err(|why| why.at(source))?;
+                    crate::interim_looks::can_decide(&comparison).map_err(|why| why.at(source))?;
                     made.push(Lock::Comparison(comparison));
                 }
                 Err(why) => {

@@ -30,7 +30,9 @@ use crate::options::{jobs, within};
 use crate::out::{self, OutputKind};
 use crate::signals::stop_on_signals;
 use crate::training::Trainer;
-use crate::{build, documents, live, looks, output, overlap, torch_program, workspace};
+use crate::{
+    build, documents, interim_looks, live, output, overlap_counts, torch_program, workspace,
+};
 
 /// Train the missing runs of a comparison, then compare its arms, paired by seed
 #[derive(Args, Debug)]
@@ -243,7 +245,7 @@ fn one(
         return Ok(None);
     }
     // With a stopping rule, do the runs of one more seed until it decides.
-    let (mut due, mut looks) = looks::due(comparison, &folder, &finished)?;
+    let (mut due, mut looks) = interim_looks::due(comparison, &folder, &finished)?;
     let mut trained = 0;
     while trained < due.len() {
         let missing = due.get(trained..).unwrap_or_default();
@@ -251,21 +253,21 @@ fn one(
             return Ok(None);
         }
         trained = due.len();
-        (due, looks) = looks::due(comparison, &folder, &finished)?;
+        (due, looks) = interim_looks::due(comparison, &folder, &finished)?;
     }
-    let due = looks::in_lock_order(comparison, &due);
-    looks::record(comparison, &folder, &looks)?;
+    let due = interim_looks::in_lock_order(comparison, &due);
+    interim_looks::record(comparison, &folder, &looks)?;
     let mut compared = compared(comparison, &due, &folder, &finished)?;
     same_data(&due, &compared)?;
     compared.proof.other_records =
         other_records(comparison, &compared, &args.dir, &run_folders(&due, &folder, &finished)?);
-    overlap::count(&due, &mut compared, &folder, true)?;
-    for line in looks::said(&looks) {
+    overlap_counts::count(&due, &mut compared, &folder, true)?;
+    for line in interim_looks::said(&looks) {
         output::note(&line);
     }
     let facts = Facts::new(&compared);
     let page = show(comparison, &facts, &due, &folder, &finished, args.json)?;
-    looks::reported(comparison, &folder, &due)?;
+    interim_looks::reported(comparison, &folder, &due)?;
     if let (Some(out), true) = (&args.out, is_only) {
         out::put(out, OutputKind::Page, &page)?;
         output::note(&format!("page: {}", shown(out)));

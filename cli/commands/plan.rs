@@ -10,8 +10,8 @@ use report::statistics::{Margin, Noise, noise};
 use serde::Serialize;
 
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::noise::{Source, measured, wanted};
-use crate::{looks, output, workspace};
+use crate::measured_noise::{Source, measured, wanted};
+use crate::{interim_looks, output, workspace};
 
 /// Estimate how many seeds a comparison needs to find a difference of a given size
 #[derive(Args, Debug)]
@@ -131,7 +131,7 @@ pub fn plan(args: &PlanArgs) -> Outcome {
     };
     let (listed_seeds, fewest_seeds) = match analysis.stop {
         Stop::Fixed => (comparison.seeds.len(), None),
-        Stop::Sequential { max_seeds } => (max_seeds, looks::fewest(&comparison)),
+        Stop::Sequential { max_seeds } => (max_seeds, interim_looks::fewest(&comparison)),
     };
     let document = Document {
         schema: "canonc.plan.v1",

@@ -22,7 +22,7 @@ use crate::finished_runs::{FinishedRuns, folders};
 use crate::live::event_files;
 use crate::out::{self, OutputKind};
 use crate::workspace::{self, LOCKFILES, Target};
-use crate::{beside, files, looks, output, overlap};
+use crate::{comparison_folder, files, interim_looks, output, overlap_counts};
 
 /// Write runs and comparisons as one offline HTML file: curves, paired differences, differences of locks
 #[derive(Args, Debug)]
@@ -305,11 +305,11 @@ fn finished_part(
             comparison.name
         ))
     };
-    let (due, looks) = looks::due(comparison, folder, finished).map_err(say)?;
-    looks::check(comparison, folder, &looks)?;
-    let due = looks::in_lock_order(comparison, &due);
+    let (due, looks) = interim_looks::due(comparison, folder, finished).map_err(say)?;
+    interim_looks::check(comparison, folder, &looks)?;
+    let due = interim_looks::in_lock_order(comparison, &due);
     let mut compared = compared(comparison, &due, folder, finished).map_err(say)?;
-    overlap::count(&due, &mut compared, folder, false)?;
+    overlap_counts::count(&due, &mut compared, folder, false)?;
     if let Some(runs) = folder.parent() {
         let run_folders = run_folders(&due, folder, finished)?;
         compared.proof.other_records = other_records(comparison, &compared, runs, &run_folders);
@@ -328,7 +328,7 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
 
 /// A single run, from its folder.
 fn alone(folder: &Path) -> Result<page::PageRun, Failure> {
-    beside::refuse_others(folder)?;
+    comparison_folder::refuse_others(folder)?;
     let path = Paths::new(folder).lock();
     let experiment = experiment_from_text(&shown(&path), &workspace::read_lock_text(&path)?)?;
     of_lock(folder, experiment)

@@ -19,7 +19,7 @@ use tasks::metric::EVAL_LOSS;
 use crate::compared::compared;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
-use crate::{out, output, overlap, workspace};
+use crate::{out, output, overlap_counts, workspace};
 
 /// Fit the loss of both arms against size, and estimate how much compute the treatment saves
 #[derive(Args, Debug)]
@@ -339,7 +339,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::ArmRun>)
     }
     let mut known = compared(locked, &finished_runs, &folder, &finished)?;
     if args.loss == Which::Evaluation {
-        overlap::count(&finished_runs, &mut known, &folder, false)?;
+        overlap_counts::count(&finished_runs, &mut known, &folder, false)?;
     }
     let pairs: Vec<_> = known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
     let (mut losses, mut runs) = (Vec::new(), Vec::new());

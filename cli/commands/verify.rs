@@ -10,11 +10,11 @@ use records::run::{Paths, lock_from_text};
 use records::verify::{Claim, Remake, Subject, VerifyReport, verify as check};
 use serde_json::json;
 
-use crate::beside::{self, Folders};
-use crate::clean::inline;
 use crate::command::{Program, with};
+use crate::comparison_folder::{self, Folders};
 use crate::extensions::{TrustedFile, signatures};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::printable::inline;
 use crate::workspace::{self, Target, refuse};
 use crate::{documents, output, torch_program};
 
@@ -172,7 +172,7 @@ fn summary(all: usize, faulty: &[(&Path, Exit)]) -> String {
 /// A folder of a comparison and the runs in it, or what is named itself.
 fn with_runs(what: PathBuf) -> Vec<PathBuf> {
     let folder = workspace::path(&what).unwrap_or_else(|_| what.clone());
-    match beside::runs_of(&folder).filter(|_| folder.is_dir()) {
+    match comparison_folder::runs_of(&folder).filter(|_| folder.is_dir()) {
         Some(runs) => std::iter::once(folder).chain(runs).collect(),
         None => workspace::runs_in(&what).unwrap_or(vec![what]),
     }
@@ -227,7 +227,7 @@ fn folder_report(
     replayer: &Replayer,
     folders: &mut Folders,
 ) -> Result<VerifyReport, Failure> {
-    if let (None, Some(report)) = (replay, beside::report(folder)) {
+    if let (None, Some(report)) = (replay, comparison_folder::report(folder)) {
         return Ok(report);
     }
     if workspace::runs_in(folder).is_some() {
@@ -369,7 +369,7 @@ fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Verif
 fn what_to_do(what: &Path, report: &VerifyReport) -> Vec<String> {
     let VerifyReport { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
-    if beside::runs_of(what).is_some() {
+    if comparison_folder::runs_of(what).is_some() {
         return vec![
             "restore the folder from a copy; `canonc compare` on its lock trains what is missing"
                 .to_owned(),

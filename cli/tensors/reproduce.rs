@@ -26,17 +26,17 @@ use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::signals::stop_on_signals;
 use cli::workspace::refuse;
-use cli::{beside, documents, out, output, workspace};
+use cli::{comparison_folder, documents, out, output, workspace};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
-    beside::refuse_others(&folder)?;
+    comparison_folder::refuse_others(&folder)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
     sound(&folder, documents::read_if_present(&experiment, args.data.as_deref())?)?;
     if let Some(other) = &args.against {
         let other = workspace::path(other)?;
-        beside::refuse_others(&other)?;
+        comparison_folder::refuse_others(&other)?;
         sound(&other, documents::read_if_present(&experiment, args.data.as_deref())?)?;
         return finish(args, &folder, &compared(&folder, &other, &experiment)?, false);
     }

@@ -20,7 +20,7 @@ mod recorded;
 mod running;
 mod sharing;
 mod stream;
-mod together;
+mod several_sequences;
 mod trace;
 mod train;
 mod widen;
@@ -41,8 +41,8 @@ pub use choose::{Choice, Paths, choose};
 pub use compare::{Compared, compare};
 pub use moments::Moments;
 pub(crate) use running::Running;
+pub use several_sequences::Piece;
 pub use stream::{Carried, Streamer};
-pub use together::Piece;
 pub use trace::Traced;
 pub use train::{Draws, Evaluation, Evaluator, StepTrace, Sums, Trainer, check_ids};
 

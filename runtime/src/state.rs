@@ -8,7 +8,7 @@ mod ahead;
 #[cfg(test)]
 mod recorded;
 mod save;
-mod together;
+mod all_ranks;
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ use scale::schedule::{Counts, Schedule};
 use scale::shard::Shards;
 
 pub(crate) use ahead::Ahead;
+pub(crate) use all_ranks::{StepOutcome, Times};
 pub(crate) use save::Written;
-pub(crate) use together::{Times, Together};
 
 /// Weights and moments after `step` updates.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use dsl::Problem;
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Ahead, Division, State, Times, Together};
+use crate::state::{Ahead, Division, State, StepOutcome, Times};
 use records::attest::{Attestation, Circumstances, RANKS_FACT};
 use records::checkpoint::{self, Manifest, Refused, SavedCheckpoint, Store};
 use records::fault::Faults;
@@ -425,18 +425,18 @@ impl<'a> TrainingRun<'a> {
         let stop = self.options.stop;
         Command::Step(self.state.step).give(&*member.ranks)?;
         match self.state.advance_together(self.job, &self.trainer, &mut self.ahead, stop)? {
-            Together::Done { step, stop, times } => {
+            StepOutcome::Done { step, stop, times } => {
                 if stop {
                     self.options.stop.store(true, Ordering::Relaxed);
                 }
                 Ok((*step, times))
             }
-            Together::Differ { why } => Err(Problem::machine(
+            StepOutcome::Differ { why } => Err(Problem::machine(
                 why,
                 "one of their machines computes wrongly: test its memory, processor and GPU, or leave it out; the same \
                  command continues from the last checkpoint",
             )),
-            Together::NoData { rank, why } => {
+            StepOutcome::NoData { rank, why } => {
                 let error = Problem::machine(
                     format!("rank {rank} has no data for step {}: {why}", self.state.step + 1),
                     "make the same files readable on every machine",

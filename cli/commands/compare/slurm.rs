@@ -11,7 +11,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
 use crate::launch::Array;
 use crate::ranks::utf8;
-use crate::{looks, out, output};
+use crate::{interim_looks, out, output};
 
 /// Prints a script whose machines do the missing runs of these comparisons.
 pub(super) fn array(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome {
@@ -19,7 +19,7 @@ pub(super) fn array(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome {
     let finished = FinishedRuns::under(&args.dir);
     for comparison in comparisons {
         let folder = out::named(&args.dir, &comparison.name, "")?;
-        let (due, _) = looks::due(comparison, &folder, &finished)?;
+        let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         for run in due {
             let platform = &run.experiment.platform;
             if let Some(devices @ 2..) = platform.devices {

@@ -11,11 +11,11 @@ use lab::comparison::{Comparison, ComparisonRun};
 use records::run::Paths;
 
 use super::CompareArgs;
-use crate::claims::{ClaimOutcome, claim};
 use crate::fail::{Exit, Failure, Outcome};
 use crate::finished_runs::FinishedRuns;
 use crate::training::{Trainer, diverged};
-use crate::{looks, out, output};
+use crate::worker_claims::{ClaimOutcome, claim};
+use crate::{interim_looks, out, output};
 
 /// Trains runs until none is left that nobody trains.
 pub(super) fn work(args: &CompareArgs, comparisons: &[Comparison], stop: &AtomicBool) -> Outcome {
@@ -48,7 +48,7 @@ fn next(
         let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
         let finished = FinishedRuns::under(&args.dir);
-        let (due, _) = looks::due(comparison, &folder, &finished)?;
+        let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         let trainer = Trainer {
             folder: &folder,
             data: args.data.as_deref(),

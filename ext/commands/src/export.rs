@@ -25,7 +25,7 @@ use crate::foreign::{self, Foreign};
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::options::{PromptArgs, within};
 use cli::workspace::{self, Target, refuse};
-use cli::{archs, beside, out, output};
+use cli::{archs, comparison_folder, out, output};
 
 use crate::weights;
 
@@ -387,7 +387,7 @@ fn run_of(folder: &Path) -> Result<Paths, Failure> {
 /// A finished run, and the weights of its last checkpoint.
 fn run(folder: &Path) -> Result<Source, Failure> {
     let paths = run_of(folder)?;
-    beside::refuse_others(folder)?;
+    comparison_folder::refuse_others(folder)?;
     let text = workspace::read_lock_text(&paths.lock())?;
     let experiment = experiment_from_text("lock", &text)?;
     let (attestation, _) = finished::read(&paths, (&experiment).into())?;

@@ -6,7 +6,7 @@ use ::sign::{Signed, sign_run};
 use clap::Args;
 
 use cli::fail::{Exit, Outcome, shown};
-use cli::{beside, documents, output, workspace};
+use cli::{comparison_folder, documents, output, workspace};
 
 /// Sign a finished run's attestation with an SSH key
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ pub struct SignArgs {
 
 pub fn sign(args: &SignArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
-    beside::refuse_others(&folder)?;
+    comparison_folder::refuse_others(&folder)?;
     // An unreadable lock is reported with the other faults.
     let documents = match workspace::experiment_of_run(&folder) {
         Some((experiment, _)) => documents::read_if_present(&experiment, None)?,

@@ -17,7 +17,7 @@ use records::run::{POINTER, Paths};
 use cli::fail::{Failure, shown};
 use cli::finished_runs::attestation;
 use cli::workspace::{self, Target};
-use cli::{beside, files, load};
+use cli::{comparison_folder, files, load};
 
 use crate::foreign;
 
@@ -44,7 +44,7 @@ pub fn of(word: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// The weights of a run's last checkpoint; of a finished run, those that it attests.
 fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
-    beside::refuse_others(folder)?;
+    comparison_folder::refuse_others(folder)?;
     let run = Paths::new(folder);
     let folder = shown(folder);
     let broken = |message: String| {

@@ -10,7 +10,7 @@ use dsl::Problem;
 use crate::evaluate::Measurer;
 use crate::execute::Machine;
 use crate::ranks::{Command, Ending, Member};
-use crate::state::{Ahead, Division, State, Together, Written};
+use crate::state::{Ahead, Division, State, StepOutcome, Written};
 use records::checkpoint::Store;
 use records::fault::Faults;
 use records::job::Job;
@@ -40,7 +40,9 @@ pub fn follow(
             Command::Step(step) if step == state.step => {
                 // Rank 0 reports a rank without data or with wrong gradients, and says what is next.
                 match state.advance_together(job, &trainer, &mut ahead, stop)? {
-                    Together::Done { .. } | Together::NoData { .. } | Together::Differ { .. } => {}
+                    StepOutcome::Done { .. }
+                    | StepOutcome::NoData { .. }
+                    | StepOutcome::Differ { .. } => {}
                 }
             }
             Command::Save(step) if step == state.step => {

@@ -24,7 +24,7 @@ use crate::kernels::cuda::recorder::{Extent, Recorder};
 use crate::kernels::ffi::shapes::Performed;
 use crate::ranks::Member;
 use crate::ranks::simulated::with_ranks;
-use crate::state::{Ahead, Division, State, Together};
+use crate::state::{Ahead, Division, State, StepOutcome};
 
 const MODELS: [&str; 5] = ["llama_1B", "llamacanon_1B", "gla5_1B", "gdn2_1B", "mamba2_1B"];
 const BATCHES: [i64; 2] = [4, 8];
@@ -265,7 +265,7 @@ fn together(model: &str, batch: i64, shard: Shard) -> Vec<Seen> {
             let mut state = State { step: 0, weights, moments, division: Some(division) };
             let stop = AtomicBool::new(false);
             let outcome = state.advance_together(&mut job, &trainer, &mut ahead, &stop).unwrap();
-            assert!(matches!(outcome, Together::Done { .. }), "{outcome:?}");
+            assert!(matches!(outcome, StepOutcome::Done { .. }), "{outcome:?}");
             assert_eq!(composed(&trainer.paths()), Vec::<String>::new(), "{model}");
         })
     })

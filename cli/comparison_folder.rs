@@ -11,9 +11,9 @@ use lab::lock::Lock;
 use records::run::Paths;
 use records::verify::{Subject, VerifyReport};
 
-use crate::claims;
 use crate::fail::{Failure, shown};
 use crate::finished_runs::{FinishedRuns, folders};
+use crate::worker_claims;
 use crate::workspace::{LOCKFILES, lock_at};
 
 /// Files that `canonc compare` writes beside the runs, each with a member of its lines if it has lines.
@@ -80,7 +80,7 @@ impl Folder {
         let is_one = is_of_these
             // `canonc report` writes a page of that name wherever it is called.
             || FILES.iter().any(|(file, _)| *file != PAGE && wrote(file))
-            || wrote(claims::FOLDER)
+            || wrote(worker_claims::FOLDER)
             || folder.locks().iter().any(|run| run.starts_with(&prefix));
         is_one.then(|| Folder { locked: locked.filter(|_| is_of_these), ..folder })
     }

@@ -36,7 +36,7 @@ type MicroLoss = (f64, i64, Vec<f64>);
 
 /// The outcome of a step that all ranks tried.
 #[derive(Debug)]
-pub(crate) enum Together {
+pub(crate) enum StepOutcome {
     /// It is done; `stop` if a rank was asked to stop.
     Done { step: Box<Step>, stop: bool, times: Times },
     /// A rank has no data for it, and nothing was changed.
@@ -109,7 +109,7 @@ impl State {
         trainer: &Trainer,
         ahead: &mut Ahead,
         stop: &AtomicBool,
-    ) -> Result<Together, Problem> {
+    ) -> Result<StepOutcome, Problem> {
         let mut step = Underway::new(trainer, self.division()?.clone(), draws(job, self.step, 0));
         let schedule = step.division.team.schedule.clone();
         step.wrong = step.division.wrong_in == Some(self.step + 1);
@@ -123,7 +123,7 @@ impl State {
                 Action::Command => {}
                 Action::Announce => {
                     if let Some((rank, why)) = step.announce(job, ahead, self.step)? {
-                        return Ok(Together::NoData { rank, why });
+                        return Ok(StepOutcome::NoData { rank, why });
                     }
                 }
                 Action::Begin(transfer) => step
@@ -144,7 +144,7 @@ impl State {
                     let paths =
                         |param: usize| self.weights.paths.get(param).cloned().unwrap_or_default();
                     if let Some(why) = step.agree(self.step + 1, &paths)? {
-                        return Ok(Together::Differ { why });
+                        return Ok(StepOutcome::Differ { why });
                     }
                 }
                 Action::Norm => step.global_norm()?,
@@ -249,7 +249,7 @@ impl<'a> Underway<'a> {
     }
 
     /// The step's record, as step `number`.
-    fn done(self, job: &Job, number: u64, lr: f64) -> Result<Together, Problem> {
+    fn done(self, job: &Job, number: u64, lr: f64) -> Result<StepOutcome, Problem> {
         let Some(Announced { counted, windows, failed: _ }) = self.announced else {
             return Err(broken("a step without windows"));
         };
@@ -269,7 +269,7 @@ impl<'a> Underway<'a> {
             counted,
             terms,
         };
-        Ok(Together::Done { step: Box::new(record), stop: self.stop, times: self.times })
+        Ok(StepOutcome::Done { step: Box::new(record), stop: self.stop, times: self.times })
     }
 
     /// Takes the windows of this rank and the announcements of all ranks, which were made a step ahead, except in the

@@ -100,11 +100,11 @@ impl Streamer {
         for group in groups.filter(|group| !group.is_empty()) {
             let some: Vec<Piece<'_>> =
                 group.iter().filter_map(|at| pieces.get(*at).copied()).collect();
-            let mut together = Together::new(executor, weights, &some)?;
+            let mut sequences = SeveralSequences::new(executor, weights, &some)?;
             for n in 0..executor.plan.steps.len() {
-                together.step(n)?;
+                sequences.step(n)?;
             }
-            for (at, result) in group.into_iter().zip(together.end()?) {
+            for (at, result) in group.into_iter().zip(sequences.end()?) {
                 if let Some(slot) = results.get_mut(at) {
                     *slot = Some(result);
                 }
@@ -115,7 +115,7 @@ impl Streamer {
     }
 }
 
-struct Together<'a> {
+struct SeveralSequences<'a> {
     executor: &'a Executor,
     pieces: &'a [Piece<'a>],
     values: Vec<Option<Shared>>,
@@ -136,7 +136,7 @@ struct Together<'a> {
     ways: Vec<Way>,
 }
 
-impl<'a> Together<'a> {
+impl<'a> SeveralSequences<'a> {
     fn new(
         executor: &'a Executor,
         weights: &Weights,
@@ -165,7 +165,7 @@ impl<'a> Together<'a> {
         }
         let position = |piece: &Piece<'_>| (piece.state.position, piece.tokens.len() as i64);
         let kept = |piece: &Piece<'_>| piece.logits.min(piece.tokens.len());
-        let mut together = Together {
+        let mut sequences = SeveralSequences {
             executor,
             pieces,
             values: plan.values.iter().map(|_| None).collect(),
@@ -178,10 +178,10 @@ impl<'a> Together<'a> {
             rooms: BTreeMap::new(),
             ways: Vec::new(),
         };
-        together.find_constants();
-        together.ways = together.ways();
-        together.set_inputs(shared, given)?;
-        Ok(together)
+        sequences.find_constants();
+        sequences.ways = sequences.ways();
+        sequences.set_inputs(shared, given)?;
+        Ok(sequences)
     }
 
     /// Binds the inputs that all sequences share, and each sequence's own.
@@ -330,7 +330,7 @@ impl<'a> Together<'a> {
 }
 
 /// Steps.
-impl Together<'_> {
+impl SeveralSequences<'_> {
     fn step(&mut self, n: usize) -> Result<(), ExecuteError> {
         let plan = &self.executor.plan;
         let (Some(step), Some(choice), Some(way)) =

@@ -1,4 +1,4 @@
-//! Which runs of a comparison are due, and the decisions after each seed.
+//! Interim looks at a comparison: which runs are due, and the decisions after each seed.
 //!
 //! Without a stopping rule all runs are due; with one, the runs of the next seed are due until every treated arm is
 //! decided. A recorded look is never replaced.
