@@ -9,7 +9,7 @@ use lab::lock::{self, Lock};
 use lab::recipe::{self, FileKind};
 use records::run::Paths;
 
-use super::{LOCKFILES, RUNS, is_model, lock_at, runs_in};
+use super::{ARCHS, LOCKFILES, RUNS, is_model, lock_at, runs_in};
 use crate::extensions::models;
 use crate::fail::{Failure, shown};
 use crate::files::{self, canon_files};
@@ -81,7 +81,8 @@ pub fn no_lock(path: &Path, error: &io::Error) -> Failure {
     })
 }
 
-/// A missing lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
+/// A missing lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`. The name of an arch alone is
+/// refused as such: its lock trains nothing.
 pub fn missing_lock(path: &Path, error: &io::Error) -> Failure {
     let name = path.file_name().and_then(|name| name.to_str());
     let (Some(name), io::ErrorKind::NotFound) = (name, error.kind()) else {
@@ -96,10 +97,18 @@ pub fn missing_lock(path: &Path, error: &io::Error) -> Failure {
         Some(_) => "file",
         None => "lock or run",
     };
-    let failure = || Failure::bad_input(format!("there is no {what} `{}`", shown(path)));
+    let arch = Path::new(ARCHS).join(format!("{stem}.canon"));
+    let with_arch = |failure: Failure| match same.is_none() && arch.is_file() {
+        true => failure.help(format!(
+            "`{}` is an arch; to train it, name the lock of a recipe that uses it",
+            shown(&arch)
+        )),
+        false => failure,
+    };
+    let failure = || with_arch(Failure::bad_input(format!("there is no {what} `{}`", shown(path))));
     match same.or_else(|| dsl::suggest(stem, known.iter().map(String::as_str))) {
         Some(near) => failure().help(format!("did you mean `{LOCKFILES}/{near}.lock`?")),
-        None if known.is_empty() => files::missing(path, error)
+        None if known.is_empty() => with_arch(files::missing(path, error))
             .help("`canonc build` makes locks of architectures, recipes and comparisons"),
         None => {
             let names = known.iter().take(LISTED_LOCKS);

@@ -116,10 +116,11 @@ fn a_folder_of_several_runs_lists_them() {
 
 #[test]
 fn missing_names_are_reported_with_a_suggestion() {
-    let dir = folder(&[("lockfiles/known.lock", ""), ("file", "")]);
+    let dir = folder(&[("lockfiles/known.lock", ""), ("arch/gla_small.canon", ""), ("file", "")]);
     for (line, message) in [
         ("verify nosuch", "there is no lock or run `nosuch`"),
         ("verify nosuch.lock", "there is no lock `nosuch.lock`"),
+        ("verify gla_small", "help: `arch/gla_small.canon` is an arch; to train it, name the lock"),
         ("help data nothing", "`canonc data` has no command `nothing`"),
         ("help data prepar", "did you mean `canonc data prepare`?"),
         ("man file", "`file` is a file, but a folder is needed"),
