@@ -2,6 +2,9 @@
 
 use support::programs::{files_below, read, root};
 
+use super::rings::code_of;
+use super::tidy::has_word;
+
 /// Words in the paths of documents that stand for a name of the reader's.
 const PLACEHOLDERS: [&str; 5] = ["NAME", "FAMILY", "READER", "*", "…"];
 
@@ -80,7 +83,71 @@ fn every_named_file_exists() {
     assert_eq!(missing("a.md", "see `dsl/src/none.rs`").1, ["a.md:1: there is no dsl/src/none.rs"]);
 }
 
-/// Each row of a walk names a file and what to look at in it.
+/// The words before a definition's name.
+const KEYWORDS: [&str; 8] = ["fn", "struct", "enum", "trait", "type", "static", "const", "mod"];
+
+/// Whether code defines a name: after a keyword, or at the beginning of a line as a type's variant or field.
+fn defines(code: &str, name: &str, is_of_type: bool) -> bool {
+    let is_type = name.starts_with(char::is_uppercase);
+    let ends: &[&str] = if is_type { &["(", ",", " {", " ="] } else { &[": "] };
+    code.lines().filter(|line| has_word(line, name)).any(|line| {
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let is_after_keyword =
+            words.windows(2).any(|pair| KEYWORDS.contains(&pair[0]) && pair[1] == name);
+        let line = line.trim_start();
+        let public = ["pub ", "pub(crate) ", "pub(super) "];
+        let rest = public.iter().find_map(|word| line.strip_prefix(word)).unwrap_or(line);
+        let is_member = rest
+            .strip_prefix(name)
+            .is_some_and(|rest| ends.iter().any(|end| rest.starts_with(end)));
+        is_after_keyword || (is_of_type && is_member)
+    })
+}
+
+/// Whether a file has what a document calls `name`, `module::name` or `Type::name`. A variant that a macro makes is found
+/// where it is used.
+fn has(file: &str, code: &str, path: &str) -> bool {
+    let Some((before, name)) = path.rsplit_once("::") else { return defines(code, path, false) };
+    if !code.contains(name) {
+        return false;
+    }
+    let outer = before.rsplit("::").next().unwrap_or(before);
+    let is_type = |word: &str| word.starts_with(char::is_uppercase);
+    if is_type(outer) {
+        let implements =
+            || code.lines().any(|line| line.starts_with("impl") && has_word(line, outer));
+        let is_used = || is_type(name) && has_word(code, &format!("{outer}::{name}"));
+        return is_used()
+            || (defines(code, name, true) && (defines(code, outer, false) || implements()));
+    }
+    file.split(['/', '.']).any(|part| part == outer) && defines(code, name, is_type(name))
+}
+
+/// Documents name files of extensions, which a copy of the tree may lack (`tools/without_ext.sh`).
+fn has_extensions() -> bool {
+    root().join("ext").is_dir()
+}
+
+/// A path at the beginning of a text, which may go on with arguments or fields.
+fn path_of(text: &str) -> &str {
+    text.split([' ', '(', ';']).next().unwrap_or(text)
+}
+
+/// A file without its comments, which may name anything.
+fn code(file: &str) -> String {
+    read(file).lines().map(code_of).collect::<Vec<_>>().join("\n")
+}
+
+/// The files of a step that has this in its third column.
+fn homes<'a>(files: &[&'a str], name: &str) -> Vec<&'a str> {
+    let is_home = |file: &&&str| match file.ends_with(".canon") {
+        true => read(file).contains(name.split('(').next().unwrap_or(name)),
+        false => has(file, &code(file), path_of(name)),
+    };
+    files.iter().filter(is_home).copied().collect()
+}
+
+/// Each row of a walk names files, and what to look at in them.
 #[test]
 fn every_step_of_a_walk_is_in_its_file() {
     let text = read("docs/dev/walks.md");
@@ -92,13 +159,68 @@ fn every_step_of_a_walk_is_in_its_file() {
             continue;
         }
         steps += 1;
-        let texts: Vec<String> = quoted(files).into_iter().map(|(_, path)| read(path)).collect();
+        if files.contains("`ext/") && !has_extensions() {
+            continue;
+        }
+        let paths: Vec<&str> = quoted(files).into_iter().map(|(_, path)| path).collect();
         for (_, name) in quoted(names) {
-            let name = name.split("::").last().unwrap_or(name);
-            let word = name.split([' ', '(', ';']).next().unwrap_or(name);
-            let is_there = texts.iter().any(|text| text.contains(word));
-            assert!(is_there, "docs/dev/walks.md:{}: {files} has no `{name}`", number + 1);
+            let is_there = !homes(&paths, name).is_empty();
+            assert!(is_there, "docs/dev/walks.md:{}: {files} does not define `{name}`", number + 1);
         }
     }
     assert!(steps > 30, "{steps} steps");
+    let file = ["compiler/src/kernel/scan.rs"];
+    assert_eq!(homes(&file, "Recurrence"), file);
+    assert_eq!(homes(&["std/gla.canon"], "mixer gla(x; heads, …)"), ["std/gla.canon"]);
+    for name in ["recurrence", "Scan", "PlanBuilder", "Recurrence::step_of", "prelude"] {
+        assert!(homes(&file, name).is_empty(), "{name}");
+    }
+}
+
+/// A walk is followed without knowing where the last step was.
+#[test]
+fn walks_name_files_from_the_root() {
+    for (line, path) in quoted(&read("docs/dev/walks.md")) {
+        let is_file = [".rs", ".canon", ".j2"].iter().any(|ending| path.ends_with(ending));
+        let is_there =
+            root().join(path).is_file() || (path.starts_with("ext/") && !has_extensions());
+        assert!(!is_file || is_there, "docs/dev/walks.md:{line}: there is no {path}");
+    }
+}
+
+/// What documents call `module::name` or `Type::name` is somewhere in the code.
+#[test]
+fn every_named_path_is_in_the_code() {
+    if !has_extensions() {
+        return;
+    }
+    let folders = ["cli", "compiler", "data", "disk", "dsl", "ext", "gpu", "lab", "records"];
+    let folders = folders.into_iter().chain(["report", "runtime", "scale", "tasks", "tests"]);
+    let files = folders.filter(|folder| root().join(folder).is_dir()).flat_map(files_below);
+    // Not this file, which names what the code lacks.
+    let files = files.filter(|file| file.ends_with(".rs") && !file.ends_with("lang/documents.rs"));
+    let files: Vec<(String, String)> = files.map(|file| (file.clone(), code(&file))).collect();
+    let mut paths = 0;
+    for document in documents() {
+        for (line, text) in quoted(&read(&document)) {
+            let path = path_of(text);
+            let is_path = path.contains("::")
+                && path
+                    .split("::")
+                    .all(|word| !word.is_empty() && !word.contains(|c: char| !is_part(c)));
+            if is_path {
+                paths += 1;
+                let is_there = files.iter().any(|(file, code)| has(file, code, path));
+                assert!(is_there, "{document}:{line}: the code has no `{path}`");
+            }
+        }
+    }
+    assert!(paths > 30, "{paths} paths");
+    for path in ["State::advance_once", "Scan::Gla", "Rule::Channel", "workspace::lock"] {
+        assert!(!files.iter().any(|(file, code)| has(file, code, path)), "{path}");
+    }
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }

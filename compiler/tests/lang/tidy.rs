@@ -44,7 +44,7 @@ fn code() -> Vec<(String, String)> {
 }
 
 /// Whether a line contains a word, not as part of a longer one.
-fn has_word(line: &str, word: &str) -> bool {
+pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
         !line[..at].chars().next_back().is_some_and(part_of_name)
