@@ -38,10 +38,10 @@ install: libtorch ## both programs into cargo's bin folder; they use the libtorc
 release: libtorch ## an archive of programs, documentation and licences: target/release-archive/
 	binaries="$(BINARIES)" && tools/packaging/archive.sh "$$binaries" target/release-archive
 
-test: libtorch ## every test
+test: libtorch ## every test that needs no Python environment
 	CARGO="$(CARGO)" python3 tools/test.py
 
-test-nightly: libtorch ## every test, with ten times as many random cases
+test-nightly: libtorch ## the same tests, with ten times as many random cases
 	CARGO="$(CARGO)" CANONC_CASES=10 python3 tools/test.py
 
 test-without-ext: libtorch ## a copy of the tree without ext/, built, and its tests

@@ -1,4 +1,4 @@
-"""Builds and runs every test of the workspace, several test programs at a time: `make test`.
+"""Builds and runs every test that needs no Python environment, several test programs at a time: `make test`.
 
 `cargo test` runs one program after another, and the slowest test of each leaves a core idle. Here the longest programs,
 by the times of the last run, start first, and the documentation's examples run beside them. Each program's output is

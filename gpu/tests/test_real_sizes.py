@@ -17,7 +17,7 @@ import triton.language as tl
 from gpu.registry import Spec
 
 FILE = Path(__file__).parent / "launches.jsonl"
-WRITE = "CANONC_UPDATE_GPU_STEPS=1 cargo test -p canonc-runtime steps_of_1b_models writes it"
+WRITE = "CANONC_UPDATE_GPU_STEPS=1 cargo test --workspace steps_of_1b_models writes it"
 
 
 def recorded() -> list[sparse.Launch]:
