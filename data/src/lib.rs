@@ -1,7 +1,8 @@
 //! Training data as numbered windows of tokens: the synthetic tasks, and prepared text.
 //!
 //! A window depends only on (data identity, seed, window number), so resuming and sharding are arithmetic, and equal
-//! data is always checked by digest. This crate uses no tensors, clock or threads.
+//! data is always checked by digest. Windows need no tensors, clock or threads; only [`text::prepare`] has threads, and a
+//! clock for documents that take too long.
 //!
 //! The crate `tasks` writes samples. [`window`] packs samples, [`text`] packs documents, and both fill a [`batch`];
 //! [`babilong`] fills prompts. [`stream`] gives samples one by one, and [`mod@write`], [`inspect`] and [`stats`] show

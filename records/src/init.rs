@@ -1,8 +1,8 @@
 //! The initial values of parameters, by the rules of the released models.
 //!
-//! An element is a function of the rule, the seed, the parameter's key in the manifest and its number alone, so shards,
-//! threads and two arms that share a path get equal bits. Integer arithmetic, IEEE add, multiply, divide, square root and
-//! libm give every platform equal bits, too.
+//! An element is a function of the rule, the seed, the parameter's path and its number alone, so shards, threads and two
+//! arms that share a path get equal bits. Integer arithmetic, IEEE add, multiply, divide, square root and libm give every
+//! platform equal bits, too.
 
 mod digest;
 pub mod normal;
@@ -42,8 +42,7 @@ pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(),
 }
 
 /// Writes elements `first..first + out.len()` of a parameter to `out`: ln U for [`InitRule::LogUniform`], and for
-/// [`InitRule::TimeStep`] dt + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor). `key` is its key in the
-/// manifest.
+/// [`InitRule::TimeStep`] dt + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor). `key` is its path.
 pub fn fill(
     rule: &InitRule<f64>,
     seed: u64,
@@ -118,7 +117,7 @@ pub fn check(rule: &InitRule<f64>) -> Result<(), BadRule> {
     }
 }
 
-/// The generator's key. It depends only on the run's seed and the parameter's key in the manifest.
+/// The generator's key. It depends only on the run's seed and the parameter's path.
 fn generator(seed: u64, key: &str) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 init");
     hasher.update(&seed.to_le_bytes()).update(key.as_bytes());
