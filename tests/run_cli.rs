@@ -237,6 +237,12 @@ impl Place {
     }
 }
 
+/// Whether this build has the command of a line: without `ext/` some are missing.
+fn has(line: &str) -> bool {
+    let command = line.split(' ').next().unwrap();
+    cfg!(feature = "ext") || Place::empty().type_in(&format!("help {command}")).status.success()
+}
+
 /// Standard output, then standard error.
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -464,6 +470,9 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let output = workspace.exits(2, "compare lockfiles/one.lock");
     assert!(output.contains("canonc run --lock lockfiles/one.lock"), "{output}");
+    if !has("generate") {
+        return;
+    }
     // A run's file identifies its run.
     let weights = "named/checkpoints/step-0000000001/first_moment.safetensors";
     let output = workspace.exits(

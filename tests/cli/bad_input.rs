@@ -9,7 +9,7 @@ use crate::{GOOD, canonc, folder, root};
 fn a_file_that_is_not_there() {
     let similar = canonc(&root(), &["show", "arch/lama_1B.canon"]);
     insta::assert_snapshot!("near", similar.text(&root()));
-    let far = canonc(&root(), &["graph", "nowhere/x.canon"]);
+    let far = canonc(&root(), &["show", "nowhere/x.canon"]);
     insta::assert_snapshot!("far", far.text(&root()));
 }
 
@@ -100,7 +100,7 @@ fn a_hundred_megabytes_of_brackets() {
         file.write_all(&[b'['; 1_000_000]).unwrap();
     }
     drop(file);
-    for command in ["check", "fmt", "show", "graph"] {
+    for command in ["check", "fmt", "show", "build"] {
         let ran = canonc(dir.path(), &[command, "brackets.canon"]);
         assert_eq!(ran.code, 2, "{command}");
         assert!(
@@ -123,10 +123,11 @@ fn as_deep_as_the_bounds_allow() {
     let tall = format!("block tall(x; mixer) {{\n  {sum}\n}}\n");
     let arch = GOOD.replace("decoder", "tall").replace("mlp   swiglu { hidden 16 }", "");
     let dir = folder(&[("tall.canon", &(tall + &arch))]);
-    let ran = canonc(dir.path(), &["graph", "tall.canon"]);
+    let ran = canonc(dir.path(), &["show", "tall.canon"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
 }
 
+#[cfg(feature = "ext")]
 #[test]
 fn suggestions_name_what_was_probably_meant() {
     let dir = folder(&[

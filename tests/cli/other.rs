@@ -10,7 +10,7 @@ use crate::{Ran, canonc, command, folder, root};
 fn help_of_every_command_has_examples() {
     let top = canonc(&root(), &["--help"]);
     assert_eq!((top.code, top.stderr.as_str()), (0, ""));
-    for verb in ["new", "check", "fmt", "show", "graph", "data", "doctor", "completions"] {
+    for verb in ["new", "check", "fmt", "show", "build", "data", "doctor", "completions"] {
         assert!(top.stdout.contains(&format!("\n  {verb} ")), "{verb} in {}", top.stdout);
         let long = canonc(&root(), &[verb, "--help"]);
         assert_eq!((long.code, long.stderr.as_str()), (0, ""));
@@ -27,7 +27,7 @@ fn usage_errors() {
         ("unknown_command", &["chekc"] as &[&str]),
         ("far_from_any", &["xyzzy", "--help"]),
         ("unknown_option", &["check", "--jason"]),
-        ("missing_file", &["graph"]),
+        ("missing_file", &["diff"]),
         ("bad_number", &["show", "x.canon", "--seq-len", "0"]),
     ] {
         insta::assert_snapshot!(name, canonc(&root(), arguments).text(&root()));
@@ -192,6 +192,7 @@ fn quiet_says_errors_and_results_only() {
     assert!(wrong.stderr.contains("is not empty"), "{}", wrong.stderr);
 }
 
+#[cfg(feature = "ext")]
 #[test]
 fn a_closed_pipe_is_quiet() {
     let mut command: Command = command(&root(), &["graph", "arch/hybridcanon_1B.canon"]);

@@ -1,6 +1,6 @@
 //! `canonc show`.
 
-use crate::{GOOD, canonc, folder, root};
+use crate::{GOOD, canonc, folder, has, root};
 
 #[test]
 fn architectures() {
@@ -30,7 +30,7 @@ fn one_arch_of_a_file_is_named_as_in_recipes() {
     let dir = folder(&[("two.canon", &two)]);
     let named = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
     assert_eq!(canonc(dir.path(), &["show", "two.canon#other"]).stdout, named.stdout);
-    for command in ["show", "graph", "check", "build"] {
+    for command in ["show", "graph", "check", "build"].into_iter().filter(|line| has(line)) {
         let ran = canonc(dir.path(), &[command, "two.canon#other"]);
         assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
         let ran = canonc(dir.path(), &[command, "two.canon#otter"]);

@@ -57,7 +57,7 @@ fn the_program_alone_knows_its_version_and_the_language() {
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("canonc-torch")
     );
-    let output = started(&program, &["generate", "runs/none"]);
+    let output = started(&program, &["run", "runs/none"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(
         stderr(&output).contains("`canonc-torch`, which computes with tensors, is missing"),
@@ -82,7 +82,7 @@ fn a_library_that_is_not_found_is_named() {
     }
     assert_ne!(changed, bytes);
     fs::write(&torch_program, changed).unwrap();
-    let output = started(&program, &["generate", "x"]);
+    let output = started(&program, &["run", "x"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(
         stderr(&output).contains("does not find the library libtorch_xyz.so"),
@@ -96,7 +96,7 @@ fn a_link_to_the_program_finds_the_other_one() {
     let dir = folder(&[]);
     let link = dir.path().join("linked");
     symlink(env!("CARGO_BIN_EXE_canonc"), &link).unwrap();
-    let output = started(&link, &["forward", "no-such.lock"]);
+    let output = started(&link, &["run", "no-such.lock"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert!(!stderr(&output).contains("canonc-torch"), "{}", stderr(&output));
 }
@@ -124,7 +124,7 @@ fn an_environment_without_pytorch_or_with_another_one_is_refused() {
     let program = placed(dir.path(), true);
     let help = "`/env/bin/python -m pip install torch==2.11.0` installs it";
     let refused = |torch: Option<&Path>, reason: &str| {
-        let output = launched(&program, torch, &["generate", "runs/none"]);
+        let output = launched(&program, torch, &["run", "runs/none"]);
         assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
         assert!(
             stderr(&output).contains(reason) && stderr(&output).contains(help),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{ARCH, DEPO, Place};
+use crate::{ARCH, DEPO, Place, has};
 
 /// A lock `alone`, and a comparison `pair`: its base is the same experiment, so that it uses the run of `alone`.
 fn alone_and_pair() -> Place {
@@ -58,7 +58,7 @@ fn every_command_finds_a_run_by_any_of_its_names() {
         "export NAME --to card --out out",
         "run NAME",
     ];
-    for (number, command) in commands.into_iter().enumerate() {
+    for (number, command) in commands.into_iter().filter(|line| has(line)).enumerate() {
         let mut first = None;
         for name in in_turn(&names, number, u64::from(support::cases(12))) {
             let output = workspace.type_in(&command.replace("NAME", name));
@@ -176,6 +176,7 @@ fn links_to_folders_work_and_paths_of_the_wrong_kind_are_refused() {
         "export alone --to hf --out OUT",
     ]
     .into_iter()
+    .filter(|line| has(line))
     .enumerate()
     {
         for wrong in ["file", "file/in", "pipe", "lost", "/dev/null"] {
@@ -196,7 +197,10 @@ fn links_to_folders_work_and_paths_of_the_wrong_kind_are_refused() {
         "sign alone --key IN",
         "verify alone --signers IN",
         "reproduce alone --against IN",
-    ] {
+    ]
+    .into_iter()
+    .filter(|line| has(line))
+    {
         for wrong in ["file/in", "pipe", "lost", "/dev/null"] {
             workspace.exits(2, &command.replace("IN", wrong));
         }
@@ -224,7 +228,10 @@ fn no_command_writes_other_output_into_a_run() {
         "report alone --out DIR/page.html",
         "data export alone --out DIR/x.jsonl --count 1",
         "data generate mano --set L=4 --count 1 --out DIR/x.jsonl",
-    ] {
+    ]
+    .into_iter()
+    .filter(|line| has(line))
+    {
         for dir in ["runs/alone", "runs/alone/checkpoints", "link"] {
             let output = workspace.exits(2, &command.replace("DIR", dir));
             assert!(output.contains("inside the run in"), "{command} {dir}: {output}");

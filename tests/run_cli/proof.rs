@@ -112,6 +112,7 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
     assert!(workspace.exits(2, "reproduce nowhere").contains("is not a run's folder"));
 }
 
+#[cfg(feature = "ext")]
 #[test]
 fn an_attestation_is_signed_and_the_signature_checked() {
     let workspace = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 2")]));

@@ -106,6 +106,7 @@ fn five_micro_batches(steps: u64) -> Place {
     Place::new(&experiment("wide", DEPO, &[("steps = 6", &steps), five]))
 }
 
+#[cfg(feature = "ext")]
 #[test]
 fn an_exported_script_trains_with_ranks_and_has_the_bits_of_one_process() {
     let workspace = five_micro_batches(6);
@@ -133,6 +134,7 @@ fn an_exported_script_trains_with_ranks_and_has_the_bits_of_one_process() {
     same(&workspace.bits("straight", 6), &workspace.bits("elsewhere", 6), "continued");
 }
 
+#[cfg(feature = "ext")]
 #[test]
 fn before_the_end_of_its_time_a_job_stops_with_a_checkpoint_and_is_queued_again() {
     let workspace = five_micro_batches(300);
