@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lab::comparison::ComparisonRun;
+use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
-use records::run::{Paths, append_line};
-use records::verify::holds;
+use records::attest::Attestation;
+use records::fault::Faults;
+use records::job::Job;
+use records::run::{Paths, RunFolder, append_line, belongs};
+use records::verify::{self, holds};
 use report::compare;
 
-use crate::fail::{Exit, Failure, Outcome};
+use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::{FinishedRuns, attestation};
 use crate::out::{self, OutputKind};
 use crate::{child, documents, output};
@@ -46,6 +50,18 @@ struct MissingRun<'a> {
     trains_on_documents: bool,
     /// Processes that its lock asks for, if there are several.
     ranks: Option<u32>,
+    /// What is to be said of it if it is finished, so that no process has to start.
+    finished: Option<String>,
+}
+
+/// What is said of a run that was finished before.
+pub fn already_finished(attestation: &Attestation, folder: &Path) -> String {
+    format!(
+        "already finished: {}, weights {}, in {}",
+        output::counted(attestation.steps, "step"),
+        attestation.weights.short(),
+        shown(folder)
+    )
 }
 
 impl Trainer<'_> {
@@ -114,23 +130,46 @@ impl Trainer<'_> {
             .help("`canonc run LOCK --dir RUN --ranks N` trains it with any number of ranks, and `canonc export LOCK --to slurm` on a cluster")
             .help("a comparison uses finished runs"));
         }
+        let text = lock::write(&Lock::Experiment(experiment.clone()));
+        let run_folder = self.finished.folder(self.folder, experiment)?;
         Ok(MissingRun {
             name: &experiment.name,
-            text: lock::write(&Lock::Experiment(experiment.clone())),
-            run_folder: self.finished.folder(self.folder, experiment)?,
+            finished: self.finished(experiment, &text, &run_folder),
+            text,
+            run_folder,
             trains_on_documents: documents::trains_on(experiment),
             ranks,
         })
     }
 
+    /// What is to be said of a finished run. `None` if `canonc run` has to continue it, write its events or say what is
+    /// wrong with it.
+    fn finished(self, experiment: &Experiment, text: &str, run_folder: &Path) -> Option<String> {
+        let attestation = attestation(&Paths::new(run_folder))?;
+        if self.tensorboard.is_some() || attestation.diverged.is_some() {
+            return None;
+        }
+        let data = self.data.filter(|_| documents::trains_on(experiment));
+        let job = Job::new(experiment, text, documents::read(experiment, data).ok()?).ok()?;
+        let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
+        let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
+        verify::intact(&folder, &job, &attestation).ok()?;
+        Some(already_finished(&attestation, run_folder))
+    }
+
     /// Runs one lock to its end, in its own process.
     fn one(self, run: &MissingRun<'_>) -> Outcome {
         let Trainer { folder, data, tensorboard, jobs, stop, finished: _ } = self;
-        let MissingRun { name, text, run_folder, trains_on_documents, ranks } = run;
+        let MissingRun { name, text, run_folder, trains_on_documents, ranks, finished } = run;
         let lock = &out::named(folder, name, ".lock")?;
         let before = disk::read_text(lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
             out::put(lock, OutputKind::Lock, text)?;
+        }
+        let beside = (jobs > 1).then_some(*name);
+        if let Some(line) = finished {
+            output::note(&beside.map_or_else(|| line.clone(), |name| format!("{name}: {line}")));
+            return Ok(Exit::Fine);
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
         if output::quiet() {
@@ -145,7 +184,7 @@ impl Trainer<'_> {
         let timings = Paths::new(run_folder).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
         let before = length();
-        let ended = child::run_canonc(&words, (jobs > 1).then_some(name), stop);
+        let ended = child::run_canonc(&words, beside, stop);
         // A lock without a run would say that one is missing.
         if is_new && !run_folder.exists() {
             std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;

@@ -32,7 +32,7 @@ use cli::finished_runs::FinishedRuns;
 use cli::live::Live;
 use cli::options::OnDevice;
 use cli::signals::{stop_in_time, stop_on_signals};
-use cli::training::diverged;
+use cli::training::{already_finished, diverged};
 use cli::{build, child, documents, forecast, out, output, workspace};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
@@ -217,8 +217,8 @@ fn tell_beginning(experiment: &Experiment, folder: &Path, job: &Job) {
 }
 
 /// Reports how training ended.
-fn report(outcome: TrainOutcome, folder: &Path) -> Outcome {
-    let folder = shown(folder);
+fn report(outcome: TrainOutcome, run_folder: &Path) -> Outcome {
+    let folder = shown(run_folder);
     match outcome {
         TrainOutcome::Finished(attestation) => {
             output::note(&format!(
@@ -229,11 +229,7 @@ fn report(outcome: TrainOutcome, folder: &Path) -> Outcome {
             Ok(Exit::Fine)
         }
         TrainOutcome::Already(attestation) => {
-            output::note(&format!(
-                "already finished: {}, weights {}, in {folder}",
-                output::counted(attestation.steps, "step"),
-                attestation.weights.short()
-            ));
+            output::note(&already_finished(&attestation, run_folder));
             Ok(Exit::Fine)
         }
         TrainOutcome::Diverged { attestation: Attestation { steps, .. }, why } => {

@@ -91,6 +91,11 @@ pub fn records(
     Ok(records)
 }
 
+/// The step at which training diverged and the evidence, in the last record.
+pub fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
+    records.last().and_then(|record| divergence(record, last))
+}
+
 /// The error for a run that was interrupted, or that a process is working on.
 fn unfinished(paths: &Paths) -> Problem {
     let folder = paths.folder.display();

@@ -27,7 +27,7 @@ use crate::run::{POINTER, Paths, cannot_read, experiment_from_text};
 use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
-pub use own::{check as check_own, last_state};
+pub use own::{check as check_own, intact};
 pub use report::{Claim, Subject, VerifyReport};
 pub use timings::{TimedRun, timed_seconds};
 

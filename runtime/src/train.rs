@@ -25,7 +25,7 @@ use crate::execute::{Machine, Trainer};
 use crate::ranks::{Command, Ending, Member};
 use crate::state::{Ahead, Division, State, StepOutcome, Times};
 use records::attest::{Attestation, Circumstances, RANKS_FACT};
-use records::checkpoint::{self, Manifest, Refused, SavedCheckpoint, Store};
+use records::checkpoint::{Manifest, Refused, SavedCheckpoint, Store};
 use records::fault::Faults;
 use records::finished;
 use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
@@ -118,7 +118,7 @@ fn train_alone_or_lead(
     }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
     if let Some((done, records)) = attested(job, &folder, observer)? {
-        return Ok(match diverged(&records, job.steps) {
+        return Ok(match finished::diverged(&records, job.steps) {
             Some((_, why)) if done.diverged.is_some() => {
                 TrainOutcome::Diverged { attestation: done, why }
             }
@@ -146,11 +146,6 @@ fn of_this_process(job: &Job, options: &Options<'_>) -> Estimate {
     }
 }
 
-/// The evidence of divergence in the last record.
-fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
-    records.last().and_then(|record| finished::divergence(record, last))
-}
-
 /// A finished run's attestation, if there is a credible one, and its log.
 fn attested(
     job: &Job,
@@ -161,13 +156,7 @@ fn attested(
     let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
     let reason = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
-            let records = finished::records(&folder.paths, job.into(), &attestation)?;
-            end_events(folder, &attestation, &records, job.steps)?;
-            // Checkpoints may have been deleted to save space; an existing one must match the attestation.
-            if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
-                verify::last_state(&folder.paths, job, &attestation)
-                    .map_err(|why| finished::mismatch(&folder.paths, &why))?;
-            }
+            let records = verify::intact(folder, job, &attestation)?;
             return Ok(Some((attestation, records)));
         }
         Ok(attestation) => format!("it belongs to lock {}", attestation.lock.short()),
@@ -177,23 +166,6 @@ fn attested(
     observer.event(&event);
     folder.record(&event)?;
     Ok(None)
-}
-
-/// Writes the last event of a finished run, if the process that attested it ended before that.
-fn end_events(
-    folder: &RunFolder,
-    attestation: &Attestation,
-    records: &[Record],
-    last: u64,
-) -> Result<(), Problem> {
-    let step = attestation.steps;
-    let (kind, event) = match diverged(records, last).filter(|_| attestation.diverged.is_some()) {
-        None => ("finished", Event::Finished { step }),
-        Some((step, why)) => ("diverged", Event::Diverged { step, why }),
-    };
-    let events = disk::json_lines(&folder.paths.events());
-    let ended = events.last().and_then(|last| last.get("event")?.as_str()) == Some(kind);
-    if ended || events.is_empty() { Ok(()) } else { folder.record(&event) }
 }
 
 /// A line of the log that is still to come.
@@ -275,7 +247,8 @@ impl<'a> TrainingRun<'a> {
         let counted = logged_targets(&records, state.step);
         let evaluation_due = evaluation::is_due(job, log.head(), (&records, &heads));
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
-        let diverged = diverged(&records, job.steps).filter(|(step, _)| *step == state.step);
+        let diverged =
+            finished::diverged(&records, job.steps).filter(|(step, _)| *step == state.step);
         let diverged = diverged.map(|(_, why)| why);
         Ok(TrainingRun {
             job,

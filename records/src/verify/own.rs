@@ -9,7 +9,9 @@ use crate::finished;
 use crate::init;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
-use crate::run::{Difference, Paths, first_difference, kernel_lines, wrong_kernels};
+use crate::run::{
+    Difference, Event, Paths, RunFolder, first_difference, kernel_lines, wrong_kernels,
+};
 use dsl::Problem;
 
 /// Refuses to attest a run that its folder does not support.
@@ -31,8 +33,42 @@ pub fn check(
         .map_err(|reason| refused(paths, &reason))
 }
 
+/// The records of a finished run that is as it was attested, and writes its last event if the process that attested it
+/// ended before that.
+pub fn intact(
+    folder: &RunFolder,
+    job: &Job,
+    attestation: &Attestation,
+) -> Result<Vec<Record>, Problem> {
+    let records = finished::records(&folder.paths, job.into(), attestation)?;
+    // Checkpoints may have been deleted to save space; an existing one must match the attestation.
+    if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
+        last_state(&folder.paths, job, attestation)
+            .map_err(|what| finished::mismatch(&folder.paths, &what))?;
+    }
+    end_events(folder, attestation, &records, job.steps)?;
+    Ok(records)
+}
+
+fn end_events(
+    folder: &RunFolder,
+    attestation: &Attestation,
+    records: &[Record],
+    last: u64,
+) -> Result<(), Problem> {
+    let step = attestation.steps;
+    let (kind, event) =
+        match finished::diverged(records, last).filter(|_| attestation.diverged.is_some()) {
+            None => ("finished", Event::Finished { step }),
+            Some((step, why)) => ("diverged", Event::Diverged { step, why }),
+        };
+    let events = disk::json_lines(&folder.paths.events());
+    let ended = events.last().and_then(|last| last.get("event")?.as_str()) == Some(kind);
+    if ended || events.is_empty() { Ok(()) } else { folder.record(&event) }
+}
+
 /// The checkpoint of the last step, if it is complete and matches the attestation.
-pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, String> {
+fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, String> {
     let folder = paths.checkpoints();
     let name = name_of(attestation.steps);
     match checkpoint::pointer(&folder).map_err(|error| error.message)? {

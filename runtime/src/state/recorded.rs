@@ -13,7 +13,7 @@ use scale::shard::BLOCK;
 use support::experiments::experiments;
 use tch::{Device, Kind};
 
-use super::{Ahead, Division, State, Together};
+use super::{Ahead, Division, State, StepOutcome};
 use crate::execute::{KernelRequest, Machine};
 use crate::kernels::cuda::recorder::Recorder;
 use crate::ranks::Member;
@@ -93,8 +93,8 @@ fn one(simulated: Simulated, shard: Shard) -> Result<Stepped, String> {
     let stop = AtomicBool::new(false);
     let end = state.advance_together(&mut job, &trainer, &mut ahead, &stop);
     match end.map_err(|error| error.message)? {
-        Together::Done { .. } => {}
-        Together::NoData { why, .. } | Together::Differ { why } => return Err(why),
+        StepOutcome::Done { .. } => {}
+        StepOutcome::NoData { why, .. } | StepOutcome::Differ { why } => return Err(why),
     }
     let blocks = team.schedule.blocks(team.ranks.rank());
     Ok(Stepped { launched: recorder.take(), settled: simulated.settled(), blocks })
