@@ -93,12 +93,12 @@ pub struct Program {
 
 impl Program {
     /// All commands, those of the core first.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &'static Row> {
+    pub fn rows(&self) -> impl Iterator<Item = &'static Row> {
         self.commands.iter().copied().flatten()
     }
 
     /// The command line that clap parses.
-    pub(crate) fn command_line(&self) -> clap::Command {
+    pub fn command_line(&self) -> clap::Command {
         let command = GlobalOptions::command()
             .subcommand_required(true)
             .arg_required_else_help(true)

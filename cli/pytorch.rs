@@ -15,7 +15,7 @@ const TORCH: &str = "CANONC_TORCH";
 const PYTHON: &str = "CANONC_PYTHON";
 
 /// The release that `canonc-torch` is compiled for: its libraries have one binary interface.
-const RELEASE: &str = "2.11";
+pub const RELEASE: &str = "2.11";
 
 /// The folder of the libraries, or `None` without a launcher.
 pub(crate) fn libraries() -> Result<Option<PathBuf>, Failure> {
@@ -89,35 +89,14 @@ fn install(python: Option<&Path>) -> String {
 }
 
 /// `2.11.0+cpu` of the line `__version__ = '2.11.0+cpu'`.
-fn version(text: &str) -> Option<&str> {
+pub fn version(text: &str) -> Option<&str> {
     let line = text.lines().find(|line| line.starts_with("__version__"))?;
     let quoted = line.split_once('=')?.1.trim();
     quoted.strip_prefix(['\'', '"'])?.strip_suffix(['\'', '"'])
 }
 
 /// `2.11` of `2.11.0+cpu`.
-fn minor(version: &str) -> &str {
+pub fn minor(version: &str) -> &str {
     let mut dots = version.match_indices('.');
     dots.nth(1).map_or(version, |(at, _)| &version[..at])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{RELEASE, minor, version};
-
-    #[test]
-    fn a_version_is_read_as_torch_writes_it() {
-        let text = "from typing import Optional\n\n__version__ = '2.11.0+cu130'\ndebug = False\n";
-        assert_eq!(version(text), Some("2.11.0+cu130"));
-        assert_eq!(version("version = 2\n"), None);
-        assert_eq!(["2.11.0+cpu", "2.11.1", "2.1.1", "2"].map(minor), ["2.11", "2.11", "2.1", "2"]);
-    }
-
-    /// The release is that of the libtorch that `make libtorch` fetches.
-    #[test]
-    fn the_release_is_the_one_that_is_linked() {
-        let wheels = include_str!("../runtime/libtorch.txt");
-        let line = wheels.lines().find_map(|line| line.strip_prefix("torch==")).unwrap();
-        assert_eq!(minor(line.split(' ').next().unwrap()), RELEASE);
-    }
 }

@@ -8,7 +8,7 @@ mod inputs;
 mod inspect;
 mod overlap;
 mod prepare;
-mod screen;
+pub mod screen;
 mod stats;
 mod windows;
 

@@ -2,7 +2,7 @@
 //!
 //! Only locks are read, never their sources.
 
-mod explain;
+pub mod explain;
 
 use std::path::PathBuf;
 

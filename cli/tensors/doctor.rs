@@ -24,7 +24,7 @@ pub(crate) fn facts() -> Vec<Fact> {
 }
 
 /// The OpenMP library in a list of this process's mappings. Two of them have two pools of threads.
-fn openmp(maps: &str) -> Option<Fact> {
+pub fn openmp(maps: &str) -> Option<Fact> {
     let is_openmp = |path: &&str| {
         let name = path.rsplit('/').next().unwrap_or_default();
         ["libgomp", "libiomp", "libomp"].iter().any(|known| name.starts_with(known))
@@ -64,23 +64,5 @@ fn cuda() -> Fact {
             "`nvidia-smi` shows whether the driver works",
         ),
         n => Fact::has("CUDA", output::counted(n, "device")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use cli::facts::State;
-
-    use super::*;
-
-    #[test]
-    fn two_openmp_libraries_are_a_finding() {
-        let line = |path: &str| format!("7f00-7f01 r-xp 00000000 fe:00 12 {path}\n");
-        let maps = [line("/usr/lib/libc.so.6"), line("/torch/lib/libgomp-1.so.1"), line("[heap]")];
-        let fact = openmp(&(maps.concat() + &maps[1])).unwrap();
-        assert_eq!((fact.state, fact.value.as_str()), (State::Has, "/torch/lib/libgomp-1.so.1"));
-        let fact = openmp(&(maps.concat() + &line("/usr/lib/libgomp.so.1"))).unwrap();
-        assert_eq!(fact.state, State::Lacks);
-        assert!(openmp("").is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! The commands of the core that compute with tensors: training, replaying, and the times of steps.
 
 // Each module uses only those above it.
-mod doctor;
+pub mod doctor;
 mod environment;
 mod progress;
 pub mod ranks;

@@ -53,7 +53,8 @@ impl Screen {
     }
 }
 
-fn line(done: u64, total: u64, seconds: f64, said: &str) -> String {
+/// What the line says: the share that is done, a text, and the time left at this pace.
+pub fn line(done: u64, total: u64, seconds: f64, said: &str) -> String {
     let share = done as f64 / total.max(1) as f64;
     let left = match done {
         0 => String::new(),
@@ -62,16 +63,4 @@ fn line(done: u64, total: u64, seconds: f64, said: &str) -> String {
         }
     };
     format!("{:.0}%  {said}{left}", 100.0 * share)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::line;
-
-    #[test]
-    fn a_line_says_how_far_and_how_long() {
-        assert_eq!(line(0, 10, 1.0, "0 of 10 samples"), "0%  0 of 10 samples");
-        assert_eq!(line(25, 100, 10.0, "x"), "25%  x  30 s left");
-        assert_eq!(line(3, 0, 1.0, "more than there was"), "300%  more than there was  0.0 s left");
-    }
 }

@@ -267,9 +267,12 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     // The crates of the command line have their files beside their manifests.
     let below =
         if folder.starts_with("cli") { format!("{folder}/") } else { format!("{folder}/src/") };
-    let others = ["cli/tensors/", "cli/bin/"];
-    let is_inside =
-        |name: &String| folder != "cli" || !others.iter().any(|other| name.starts_with(other));
+    let others: &[&str] = match folder {
+        "cli" => &["cli/tensors/", "cli/bin/", "cli/tests/"],
+        "cli/tensors" => &["cli/tensors/tests/"],
+        _ => &[],
+    };
+    let is_inside = |name: &String| !others.iter().any(|other| name.starts_with(other));
     let names =
         files_below(&below).into_iter().filter(|name| name.ends_with(".rs")).filter(is_inside);
     names.map(|name| (name[below.len()..].to_owned(), read(&name))).collect()

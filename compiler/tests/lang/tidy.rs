@@ -120,7 +120,8 @@ fn files_of_others_are_opened_in_one_place() {
     let opens = ["fs::read(", "fs::read_to_string(", "File::open("];
     for (name, text) in code() {
         let is_source = name.contains("/src/") || name.starts_with("cli/");
-        let is_source = is_source && !name.starts_with("tests/");
+        let tests = ["tests/", "cli/tests/", "cli/tensors/tests/"];
+        let is_source = is_source && !tests.iter().any(|folder| name.starts_with(folder));
         if !is_source || name.ends_with("tests.rs") || OPENS.contains(&name.as_str()) {
             continue;
         }
@@ -254,4 +255,26 @@ fn crates_list_their_test_binaries() {
     for manifest in crates.map(|folder| format!("{folder}/Cargo.toml")) {
         assert!(read(&manifest).contains("autotests = false"), "{manifest}");
     }
+}
+
+/// A library with few unit tests has them in `tests/`, since it would be compiled a second time for them; one left in its
+/// sources would never run.
+#[test]
+fn a_library_that_is_not_tested_has_no_tests() {
+    let (files, mut untested) = (code(), 0);
+    for folder in crates() {
+        let manifest = read(&format!("{folder}/Cargo.toml"));
+        let lib = manifest.split("[lib]\n").nth(1).unwrap_or_default();
+        if !lib.lines().take_while(|line| !line.starts_with('[')).any(|line| line == "test = false")
+        {
+            continue;
+        }
+        untested += 1;
+        for (name, text) in &files {
+            let is_source = name.starts_with(&format!("{folder}/")) && !name.contains("/tests/");
+            let has_test = text.lines().map(code_of).any(|line| line.contains("#[test]"));
+            assert!(!(is_source && has_test), "{name} has a test, but {folder} has `test = false`");
+        }
+    }
+    assert!(untested > 3, "{untested}");
 }

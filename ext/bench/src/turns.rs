@@ -40,19 +40,3 @@ pub fn fastest<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<f64, E> {
     }
     Ok(best)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_round_reverses_the_order() {
-        let mut turns = Vec::new();
-        let turn = |contender: &mut char| {
-            turns.push(*contender);
-            Ok::<(), ()>(())
-        };
-        take_turns(&mut ['a', 'b', 'c'], 3, |_| Ok(()), turn).unwrap();
-        assert_eq!(turns.iter().collect::<String>(), "abccbaabc");
-    }
-}

@@ -3,7 +3,7 @@
 //! A run whose own weights are exported is checked against its lock and its attestation first, and other weights
 //! against the lock.
 
-mod launch;
+pub mod launch;
 mod slurm;
 mod tokenizer;
 

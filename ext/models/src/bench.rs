@@ -1,8 +1,8 @@
 //! `canonc bench`: a training step by kernel, of several architectures side by side, and next to PyTorch's.
 
-mod peers;
-mod process;
-mod python;
+pub mod peers;
+pub mod process;
+pub mod python;
 mod step;
 
 use cli::fail::{Failure, Outcome};

@@ -247,7 +247,7 @@ fn done(
 }
 
 /// A standard error. Where all answers are equal, their spread says nothing about other questions.
-fn spread(stderr: Option<f64>) -> String {
+pub fn spread(stderr: Option<f64>) -> String {
     match stderr {
         None => String::new(),
         Some(0.0) => "unknown: all equal".to_owned(),
@@ -297,17 +297,5 @@ impl Codec for Tokens<'_> {
 
     fn stop(&self) -> Option<i64> {
         self.prompts.stop()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_of_nothing_is_not_a_standard_error_of_zero() {
-        assert_eq!(spread(Some(0.25)), "±25.00 pp");
-        assert_eq!(spread(Some(0.0)), "unknown: all equal");
-        assert_eq!(spread(None), "");
     }
 }

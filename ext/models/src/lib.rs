@@ -10,9 +10,9 @@ mod interactive;
 mod generate;
 mod serve;
 mod answer;
-mod eval;
-mod bench;
-mod selftest;
+pub mod eval;
+pub mod bench;
+pub mod selftest;
 
 use cli::command::{Run, with};
 

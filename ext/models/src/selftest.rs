@@ -151,7 +151,7 @@ fn golden_folder(named: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// The arch and the weights in a folder of another program.
-fn read_model(folder: &Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String> {
+pub fn read_model(folder: &Path) -> Result<(Compiled, Option<Box<dyn WeightSource>>), String> {
     let request =
         import::Request { source: folder, name: Some("model"), devices: None, weights: true };
     let imported = import::read(&request).map_err(|error| error.to_string())?;
@@ -252,35 +252,4 @@ fn child(args: &SelftestArgs, only: &str) -> Outcome {
         SelftestPart::Peers => print(peers::time(args, name).ok_or_else(unknown)??)?,
     }
     Ok(Exit::Fine)
-}
-
-#[cfg(test)]
-mod tests {
-    use runtime::execute::{KernelRequest, Machine};
-    use runtime::selftest::goldens::{names, one};
-    use runtime::{Device, Kind};
-
-    use super::*;
-
-    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden");
-    const CPU: Machine =
-        Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
-
-    #[test]
-    fn every_golden_holds_on_the_cpu() {
-        let folder = Path::new(FOLDER);
-        let names = names(folder);
-        for name in ["hf_llamacanon", "dplr_scan", "gla_scan 128x256 bf16", "ssd_scan 256x128 f32"]
-        {
-            assert!(names.iter().any(|known| known == name), "{name} is not among {names:?}");
-        }
-        for name in &names {
-            let golden = one(folder, name, CPU, read_model).unwrap();
-            assert!(golden.holds(), "{golden:?}");
-            assert_eq!((&golden.name, golden.bf16), (name, name.ends_with(" bf16")));
-            // A result in bf16 is off by its own rounding.
-            assert!(!golden.bf16 || golden.largest > 1e-3, "{golden:?}");
-            assert!(golden.path.is_none_or(|path| path.starts_with("fused/")), "{name}");
-        }
-    }
 }

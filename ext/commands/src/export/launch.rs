@@ -11,7 +11,8 @@ use interop::folder::{put, write_folder};
 use lab::experiment::{Device, Experiment};
 use minijinja::context;
 
-const RUN: &str = include_str!("run.sh.j2");
+/// The script's template.
+pub const RUN: &str = include_str!("run.sh.j2");
 
 /// A run that a script launches.
 #[derive(Clone, Copy, Debug)]
@@ -62,38 +63,5 @@ impl Run<'_> {
             put(&folder.join("launch.sh"), &script)
         })?;
         Ok(vec![file, "launch.sh".to_owned()])
-    }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    use std::process::Command;
-
-    use super::*;
-
-    /// Runs a script outside of a job: it stops at its first check, and nothing before that may run.
-    fn runs_nothing(script: &str, folder: &Path) {
-        let path = folder.join("launch.sh");
-        std::fs::write(&path, script).unwrap();
-        let bash = |arguments: &[&str]| {
-            let mut command = Command::new("bash");
-            command.args(arguments).arg(&path).current_dir(folder).output().unwrap()
-        };
-        let parsed = bash(&["-n"]);
-        assert!(parsed.status.success(), "{}\n{script}", String::from_utf8_lossy(&parsed.stderr));
-        assert!(!bash(&[]).status.success());
-        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1, "{script}");
-    }
-
-    #[test]
-    fn hostile_names_are_words() {
-        let folder = tempfile::tempdir().unwrap();
-        for hostile in support::HOSTILE {
-            let values = context! {
-                name => hostile, id => "0", nodes => 1, per_node => 2, gpu => false, threads => 4, notice => NOTICE,
-                file => "small.lock", dir => hostile, data => hostile,
-            };
-            runs_nothing(&render(RUN, values).unwrap(), folder.path());
-        }
     }
 }

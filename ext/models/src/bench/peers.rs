@@ -4,7 +4,7 @@
 //! own, and they take turns, a few steps at a time; a ratio compares the steps of one round. The step in PyTorch of the two
 //! in arch/peer.canon is written by hand; of any other architecture it is the module that `canonc export --to torch` writes.
 
-mod table;
+pub mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

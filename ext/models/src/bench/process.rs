@@ -1,7 +1,7 @@
 //! Processes that train a few steps at a time, so that they can take turns.
 //!
-//! The protocol, in lines: after warming up the process prints a [`Ready`] as JSON. For each number that it reads, it
-//! does that many steps and prints [`Steps`]. It ends when its input does. Other lines on its output are ignored.
+//! The protocol, in lines: after warming up the process prints a `Ready` as JSON. For each number that it reads, it
+//! does that many steps and prints `Steps`. It ends when its input does. Other lines on its output are ignored.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write as _};
@@ -76,14 +76,15 @@ pub(super) struct Steps {
 
 /// A group of steps, timed.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Group {
-    pub(super) ms: Vec<f64>,
+pub struct Group {
+    /// Milliseconds of each.
+    pub ms: Vec<f64>,
     /// Page faults of all its steps, if the system counts them.
-    pub(super) faults: Option<u64>,
+    pub faults: Option<u64>,
 }
 
 /// A process that waits for numbers of steps.
-pub(super) struct Contender {
+pub struct Contender {
     pub(super) name: String,
     child: Child,
     /// `None` after the end.
@@ -100,7 +101,8 @@ impl Contender {
         Contender::start_within(READY, name, command)
     }
 
-    fn start_within(
+    /// The same, waiting no longer than the limit.
+    pub fn start_within(
         limit: Duration,
         name: &str,
         command: &mut Command,
@@ -269,23 +271,5 @@ impl Drop for Contender {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_that_is_never_ready_is_not_waited_for() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo no JSON; exec sleep 60"]);
-        let limit = Duration::from_millis(300);
-        let error = Contender::start_within(limit, "PyTorch", &mut command).err().unwrap();
-        let message = format!("{error:?}");
-        assert!(
-            message.contains("PyTorch was started, but did not say that it is ready"),
-            "{message}"
-        );
     }
 }

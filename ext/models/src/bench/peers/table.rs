@@ -11,7 +11,7 @@ use cli::output;
 
 /// One form of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
     /// canonc's.
     Ours,
     /// PyTorch's, as written.
@@ -24,11 +24,11 @@ pub(super) enum Side {
 
 /// A process: an architecture, a form, and whether PyTorch's allocator keeps its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
-    pub(super) arch: &'a str,
-    pub(super) side: Side,
+pub struct Entry<'a> {
+    pub arch: &'a str,
+    pub side: Side,
     /// True also for canonc where it takes turns with such processes.
-    pub(super) retaining: bool,
+    pub retaining: bool,
 }
 
 impl Entry<'_> {
@@ -48,14 +48,14 @@ impl Entry<'_> {
 
 /// The steps of one process.
 #[derive(Clone, Debug)]
-pub(super) struct Measured<'a> {
+pub struct Measured<'a> {
     /// Processes of one session took turns.
-    pub(super) session: usize,
-    pub(super) entry: Entry<'a>,
+    pub session: usize,
+    pub entry: Entry<'a>,
     /// By round.
-    pub(super) groups: Vec<Group>,
+    pub groups: Vec<Group>,
     /// Peak memory in bytes.
-    pub(super) peak: Option<u64>,
+    pub peak: Option<u64>,
 }
 
 impl Measured<'_> {
@@ -119,7 +119,7 @@ fn archs<'a>(measured: &[Measured<'a>]) -> Vec<&'a str> {
 }
 
 /// A row for each process.
-pub(super) fn table(measured: &[Measured<'_>]) -> String {
+pub fn table(measured: &[Measured<'_>]) -> String {
     let head = ["", "median", "best", "rounds", "PyTorch/canonc", "faults/step", "peak memory"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for arch in archs(measured) {
@@ -170,7 +170,7 @@ fn fastest<'a, 'b>(
 }
 
 /// The sentences that may be quoted.
-pub(super) fn conclusions(measured: &[Measured<'_>]) -> String {
+pub fn conclusions(measured: &[Measured<'_>]) -> String {
     let mut text = String::new();
     for arch in archs(measured) {
         for (retaining, how) in [(false, "as installed"), (true, "with a retaining allocator")] {
@@ -218,50 +218,4 @@ pub(super) fn conclusions(measured: &[Measured<'_>]) -> String {
         }
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn one(session: usize, arch: &'static str, side: Side, rounds: [f64; 3]) -> Measured<'static> {
-        let group = |ms: f64| Group { ms: vec![ms, ms + 1.0, ms - 1.0], faults: Some(6) };
-        let retaining = session > 0;
-        Measured {
-            session,
-            entry: Entry { arch, side, retaining },
-            groups: rounds.map(group).to_vec(),
-            peak: Some(if side == Side::Ours { 300 << 20 } else { 900 << 20 }),
-        }
-    }
-
-    #[test]
-    fn ratios_are_of_the_same_session_and_round() {
-        let measured = [
-            one(0, "llama", Side::Ours, [100.0, 200.0, 100.0]),
-            one(0, "llama", Side::Eager, [200.0, 300.0, 190.0]),
-            one(0, "llama", Side::Compile, [150.0, 220.0, 140.0]),
-            one(0, "llamacanon", Side::Ours, [110.0, 220.0, 120.0]),
-            one(0, "llamacanon", Side::Eager, [300.0, 420.0, 300.0]),
-            one(1, "llama", Side::Ours, [50.0, 50.0, 50.0]),
-            one(1, "llama", Side::Eager, [60.0, 70.0, 80.0]),
-        ];
-        let table = table(&measured);
-        let row = |name: &str| table.lines().find(|line| line.trim().starts_with(name)).unwrap();
-        let eager = row("PyTorch eager ");
-        for part in ["200 ms", "189 ms", "190–300", "1.90× (1.50–2.00)", " 2 ", "900.0 MiB"] {
-            assert!(eager.contains(part), "{part} in {eager}");
-        }
-        assert!(row("PyTorch eager, retaining").contains("1.40× (1.20–1.60)"), "{table}");
-        assert_eq!(
-            conclusions(&measured),
-            "llama: PyTorch's fastest step as installed (PyTorch compile) takes 1.40× (1.10–1.50) canonc's time\n\
-             llama: PyTorch's fastest step with a retaining allocator (PyTorch eager, retaining) takes 1.40× \
-             (1.20–1.60) canonc's time\n\
-             llamacanon: PyTorch's fastest step as installed (PyTorch eager) takes 2.50× (1.91–2.73) canonc's time\n\
-             Canon layers add 10% (10–20%) to canonc's step and 100% (91–114%) to PyTorch's fastest as installed\n\
-             llama: canonc's peak memory is 33% of eager PyTorch's\n\
-             llamacanon: canonc's peak memory is 33% of eager PyTorch's\n"
-        );
-    }
 }
