@@ -30,6 +30,8 @@ mod run_cli {
     #[cfg(feature = "models")]
     mod serve;
     mod signals;
+    #[cfg(feature = "ext")]
+    mod signed;
     mod slurm;
     #[cfg(feature = "models")]
     mod stock;

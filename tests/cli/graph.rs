@@ -1,8 +1,9 @@
 //! `canonc graph`.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 
-use crate::{GOOD, canonc, folder, hex_replaced, root};
+use crate::{GOOD, canonc, command, folder, hex_replaced, root};
 
 #[test]
 fn text_and_dot() {
@@ -155,4 +156,15 @@ fn more_boxes_than_a_picture_holds() {
     let ran = canonc(dir.path(), &["graph", "long.canon", "--format", "svg"]);
     insta::assert_snapshot!(ran.text(dir.path()));
     assert_eq!(canonc(dir.path(), &["graph", "long.canon", "--format", "dot"]).code, 0);
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let mut command = command(&root(), &["graph", "arch/hybridcanon_1B.canon"]);
+    let mut child = command.spawn().unwrap();
+    let mut byte = [0];
+    child.stdout.take().unwrap().read_exact(&mut byte).unwrap();
+    // The reading end closes here, with most of the text unwritten or in the pipe.
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::super::{ARCH, DEPO, Place, experiment, has, said};
+use super::super::{DEPO, Place, experiment, has, said};
 
 /// Every file under a folder with its bytes.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
@@ -150,7 +150,7 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
 fn a_runs_weights_are_those_of_its_graph_and_its_checkpoint() {
     let workspace = Place::new(&experiment("small", DEPO, &[]));
     workspace.exits(0, "run");
-    fs::write(workspace.path("m.canon"), ARCH).unwrap();
+    fs::write(workspace.path("m.canon"), crate::ARCH).unwrap();
     let edited = "import small from \"m.canon\"\narch other = small with { norm_eps 1e-2 }\n";
     fs::write(workspace.path("other.canon"), edited).unwrap();
     let step = "runs/small/checkpoints/step-0000000006";

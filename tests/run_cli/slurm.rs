@@ -6,12 +6,12 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::super::{DEPO, Place, experiment, said, same, signal};
+use super::super::{DEPO, Place, experiment, said, signal};
 use super::compare::comparison;
 
 const SRUN: &str = r#"#!/bin/bash
@@ -88,6 +88,7 @@ impl Slurm {
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    #[cfg(feature = "ext")]
     fn requeued(&self) -> String {
         fs::read_to_string(self.home.path().join("requeued")).unwrap_or_default()
     }
@@ -117,7 +118,7 @@ fn an_exported_script_trains_with_ranks_and_has_the_bits_of_one_process() {
     let script = workspace.path("job/launch.sh");
     let (code, output) = ended(slurm.submit(&workspace, &script, 7, 0));
     assert_eq!(code, Some(0), "{output}");
-    same(&workspace.bits("straight", 6), &workspace.bits("runs/small", 6), "Slurm");
+    crate::same(&workspace.bits("straight", 6), &workspace.bits("runs/small", 6), "Slurm");
     assert_eq!(workspace.attestation("runs/small").machine.get("ranks"), Some(&"3".to_owned()));
     workspace.holds("runs/small");
     assert_eq!(slurm.requeued(), "");
@@ -131,7 +132,7 @@ fn an_exported_script_trains_with_ranks_and_has_the_bits_of_one_process() {
     workspace.exits(0, "export elsewhere --to slurm --ranks 2 --out again");
     let (code, output) = ended(slurm.submit(&workspace, &workspace.path("again/launch.sh"), 8, 0));
     assert_eq!(code, Some(0), "{output}");
-    same(&workspace.bits("straight", 6), &workspace.bits("elsewhere", 6), "continued");
+    crate::same(&workspace.bits("straight", 6), &workspace.bits("elsewhere", 6), "continued");
 }
 
 #[cfg(feature = "ext")]
@@ -142,7 +143,7 @@ fn before_the_end_of_its_time_a_job_stops_with_a_checkpoint_and_is_queued_again(
     let slurm = Slurm::new();
     let script = workspace.path("job/launch.sh");
     let mut child = slurm.submit(&workspace, &script, 9, 0);
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
     let mut output = String::new();
     while !output.contains("step ") {
         assert!(lines.read_line(&mut output).unwrap() > 0, "{output}");
