@@ -95,7 +95,7 @@ def main():
     print(f"{time.monotonic() - start:7.1f}  all {len(times)}")
     if not words:
         with open(TIMES, "w", encoding="utf-8") as file:
-            json.dump(times, file, indent=1)
+            json.dump({**before, **times}, file, indent=1)
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
     sys.exit(1 if failed else 0)

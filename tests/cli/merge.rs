@@ -228,6 +228,7 @@ fn a_binding_survives_the_other_branch() {
 }
 
 /// A lock with suites is made from their questions too, if those are committed.
+#[cfg(feature = "ext")]
 #[test]
 fn questions_of_suites_are_merged_as_they_are_committed() {
     for is_committed in [true, false] {
