@@ -96,7 +96,7 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 	$(CARGO) build --release
 	$(or $(CARGO_TARGET_DIR),target)/release/canonc demo
 
-check: libtorch ## formatting, lints with libtorch and without, the API documentation, and a licence of each crate
+check: libtorch ## formatting, lints with libtorch and without, the API documentation, a licence of each crate, and that a copy without ext/ compiles
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lab::comparison::ComparisonRun;
-use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::Job;
-use records::run::{Paths, RunFolder, append_line, belongs};
+use records::run::{Paths, RunFolder, append_line, belongs, experiment_from_text};
 use records::verify::{self, holds};
 use report::compare;
 
@@ -27,7 +26,7 @@ pub fn diverged(end: &Outcome, run: &Path) -> Option<u64> {
     attested.diverged.filter(|_| holds(run))
 }
 
-/// Trains runs of a comparison, each in its own process.
+/// Trains the missing runs of a comparison, each in its own process.
 #[derive(Clone, Copy)]
 pub struct Trainer<'a> {
     pub folder: &'a Path,
@@ -50,8 +49,6 @@ struct MissingRun<'a> {
     trains_on_documents: bool,
     /// Processes that its lock asks for, if there are several.
     ranks: Option<u32>,
-    /// What is to be said of it if it is finished, so that no process has to start.
-    finished: Option<String>,
 }
 
 /// What is said of a run that was finished before.
@@ -119,7 +116,9 @@ impl Trainer<'_> {
         self,
         ComparisonRun { experiment, .. }: &'r ComparisonRun,
     ) -> Result<MissingRun<'r>, Failure> {
-        let ranks = experiment.platform.devices.filter(|devices| *devices > 1);
+        let run_folder = self.finished.folder(self.folder, experiment)?;
+        let is_finished = attestation(&Paths::new(&run_folder)).is_some();
+        let ranks = experiment.platform.devices.filter(|devices| *devices > 1 && !is_finished);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if let Some(devices) = ranks.filter(|devices| *devices as usize > cores) {
             return Err(Failure::machine(format!(
@@ -130,44 +129,44 @@ impl Trainer<'_> {
             .help("`canonc run LOCK --dir RUN --ranks N` trains it with any number of ranks, and `canonc export LOCK --to slurm` on a cluster")
             .help("a comparison uses finished runs"));
         }
-        let text = lock::write(&Lock::Experiment(experiment.clone()));
-        let run_folder = self.finished.folder(self.folder, experiment)?;
         Ok(MissingRun {
             name: &experiment.name,
-            finished: self.finished(experiment, &text, &run_folder),
-            text,
+            text: lock::write(&Lock::Experiment(experiment.clone())),
             run_folder,
             trains_on_documents: documents::trains_on(experiment),
             ranks,
         })
     }
 
-    /// What is to be said of a finished run. `None` if `canonc run` has to continue it, write its events or say what is
-    /// wrong with it.
-    fn finished(self, experiment: &Experiment, text: &str, run_folder: &Path) -> Option<String> {
+    /// The attestation of a run that is finished and intact, so that no process has to start. `None` if `canonc run` has
+    /// to train it, say what is wrong with it or how it diverged, or write event files.
+    fn finished_before(self, run: &MissingRun<'_>) -> Option<Attestation> {
+        let MissingRun { name, text, run_folder, .. } = run;
         let attestation = attestation(&Paths::new(run_folder))?;
         if self.tensorboard.is_some() || attestation.diverged.is_some() {
             return None;
         }
-        let data = self.data.filter(|_| documents::trains_on(experiment));
+        let experiment = &experiment_from_text(name, text).ok()?;
+        let data = self.data.filter(|_| run.trains_on_documents);
         let job = Job::new(experiment, text, documents::read(experiment, data).ok()?).ok()?;
         let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
         let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
         verify::intact(&folder, &job, &attestation).ok()?;
-        Some(already_finished(&attestation, run_folder))
+        Some(attestation)
     }
 
-    /// Runs one lock to its end, in its own process.
+    /// Runs one lock to its end, in its own process, unless the run is finished.
     fn one(self, run: &MissingRun<'_>) -> Outcome {
         let Trainer { folder, data, tensorboard, jobs, stop, finished: _ } = self;
-        let MissingRun { name, text, run_folder, trains_on_documents, ranks, finished } = run;
+        let MissingRun { name, text, run_folder, trains_on_documents, ranks } = run;
         let lock = &out::named(folder, name, ".lock")?;
         let before = disk::read_text(lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
             out::put(lock, OutputKind::Lock, text)?;
         }
         let beside = (jobs > 1).then_some(*name);
-        if let Some(line) = finished {
+        if let Some(attestation) = self.finished_before(run) {
+            let line = already_finished(&attestation, run_folder);
             output::note(&beside.map_or_else(|| line.clone(), |name| format!("{name}: {line}")));
             return Ok(Exit::Fine);
         }

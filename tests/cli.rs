@@ -68,7 +68,8 @@ fn canonc_reading(dir: &Path, arguments: &[&str], input: &str) -> Ran {
 /// Whether this build has the command of a line: without `ext/` some are missing.
 fn has(line: &str) -> bool {
     let command = line.split(' ').next().unwrap();
-    cfg!(feature = "ext") || canonc(&root(), &["help", command]).code == 0
+    let help = || canonc(&root(), &["help", command]);
+    cfg!(feature = "ext") || !help().stderr.contains(&format!("`{command}` is not a command"))
 }
 
 /// Runs `canonc` with the words of a line, split at blanks.

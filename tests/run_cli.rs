@@ -242,7 +242,8 @@ impl Place {
 /// Whether this build has the command of a line: without `ext/` some are missing.
 fn has(line: &str) -> bool {
     let command = line.split(' ').next().unwrap();
-    cfg!(feature = "ext") || Place::empty().type_in(&format!("help {command}")).status.success()
+    let help = || said(&Place::empty().type_in(&format!("help {command}")));
+    cfg!(feature = "ext") || !help().contains(&format!("`{command}` is not a command"))
 }
 
 /// Standard output, then standard error.

@@ -1,7 +1,7 @@
 //! `canonc compare`: does the missing runs of a comparison, then reports how its arms differ.
 //!
-//! An error that would refuse a run is found before anything is written. Every run is `canonc run` of its own lock, so it
-//! starts in the platform of that lock and resumes on its own.
+//! An error that would refuse a run is found before anything is written. A missing run is `canonc run` of its own lock,
+//! so it starts in the platform of that lock and resumes on its own; a finished one is only checked.
 
 mod slurm;
 mod work;

@@ -98,7 +98,9 @@ pub fn missing_lock(path: &Path, error: &io::Error) -> Failure {
         None => "lock or run",
     };
     let arch = Path::new(ARCHS).join(format!("{stem}.canon"));
-    let with_arch = |failure: Failure| match same.is_none() && arch.is_file() {
+    let trains = same.and_then(|stem| lock_at(&Path::new(LOCKFILES).join(format!("{stem}.lock"))));
+    let trains = trains.is_some_and(|lock| !matches!(lock, Lock::Arch(_)));
+    let with_arch = |failure: Failure| match !trains && arch.is_file() {
         true => failure.help(format!(
             "`{}` is an arch; to train it, name the lock of a recipe that uses it",
             shown(&arch)

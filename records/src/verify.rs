@@ -1,4 +1,4 @@
-//! Checks every claim of a run's folder, without libtorch and without writing.
+//! Checks every claim of a run's folder, without libtorch.
 //!
 //! Everything that follows from the lock or from the bytes on disk is recomputed from them, never compared with a copy of
 //! itself. One broken claim does not hide the next; claims that nothing here can prove are reported as trusted.

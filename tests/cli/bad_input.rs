@@ -3,14 +3,16 @@
 use std::fs;
 use std::io::Write;
 
-use crate::{GOOD, canonc, folder, root};
+use crate::{GOOD, canonc, folder, has, root};
 
 #[test]
 fn a_file_that_is_not_there() {
     let similar = canonc(&root(), &["show", "arch/lama_1B.canon"]);
     insta::assert_snapshot!("near", similar.text(&root()));
-    let far = canonc(&root(), &["show", "nowhere/x.canon"]);
-    insta::assert_snapshot!("far", far.text(&root()));
+    for command in ["show", "graph"].into_iter().filter(|command| has(command)) {
+        let far = canonc(&root(), &[command, "nowhere/x.canon"]);
+        insta::assert_snapshot!("far", far.text(&root()));
+    }
 }
 
 #[test]
@@ -100,7 +102,8 @@ fn a_hundred_megabytes_of_brackets() {
         file.write_all(&[b'['; 1_000_000]).unwrap();
     }
     drop(file);
-    for command in ["check", "fmt", "show", "build"] {
+    let commands = ["check", "fmt", "show", "build", "graph"];
+    for command in commands.into_iter().filter(|command| has(command)) {
         let ran = canonc(dir.path(), &[command, "brackets.canon"]);
         assert_eq!(ran.code, 2, "{command}");
         assert!(
@@ -123,8 +126,10 @@ fn as_deep_as_the_bounds_allow() {
     let tall = format!("block tall(x; mixer) {{\n  {sum}\n}}\n");
     let arch = GOOD.replace("decoder", "tall").replace("mlp   swiglu { hidden 16 }", "");
     let dir = folder(&[("tall.canon", &(tall + &arch))]);
-    let ran = canonc(dir.path(), &["show", "tall.canon"]);
-    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for command in ["show", "graph"].into_iter().filter(|command| has(command)) {
+        let ran = canonc(dir.path(), &[command, "tall.canon"]);
+        assert_eq!(ran.code, 0, "{command}: {}", ran.stderr);
+    }
 }
 
 #[cfg(feature = "ext")]

@@ -206,6 +206,36 @@ fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
     assert!(page.contains("platform.fuse true → false"));
 }
 
+/// Finished runs are checked by `canonc` alone, which says of a damaged one what `canonc run` says.
+#[test]
+fn finished_runs_are_checked_without_starting_the_program_that_trains() {
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build -q both.toml");
+    workspace.exits(0, COMPARE);
+    fs::create_dir(workspace.path("alone")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_canonc"), workspace.path("alone/canonc")).unwrap();
+    let mut alone = Command::new(workspace.path("alone/canonc"));
+    alone.current_dir(workspace.root.path()).args(COMPARE.split(' '));
+    let output = alone.output().unwrap();
+    let text = crate::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(text.matches("already finished: ").count(), 5, "{text}");
+    let run = "runs/both/both-treated-seed1";
+    let checkpoints = workspace.path(&format!("{run}/checkpoints"));
+    let latest = fs::read_to_string(checkpoints.join("latest")).unwrap();
+    let weights = checkpoints.join(latest.trim()).join("weights.safetensors");
+    let mut content = fs::read(&weights).unwrap();
+    *content.last_mut().unwrap() ^= 1;
+    fs::write(&weights, content).unwrap();
+    let damaged = workspace.exits(1, COMPARE);
+    let expected = workspace.exits(1, &format!("run --lock {run}.lock --dir {run}"));
+    let error = expected.lines().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(
+        damaged.contains(error) && error.contains("weights.safetensors"),
+        "{damaged}{expected}"
+    );
+}
+
 #[test]
 fn a_signal_reaches_the_run_under_way_and_counts_once() {
     let long = [("steps = 6", "steps = 3000")];

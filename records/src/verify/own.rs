@@ -1,4 +1,4 @@
-//! Checks the files of a run that has done its last step or diverged, before it is attested.
+//! Checks the files of a run that has done its last step or diverged, before it is attested and when it is met again.
 //!
 //! Everything is read back from disk and computed again; nothing is taken from the memory of the process that wrote it.
 
