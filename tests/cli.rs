@@ -13,6 +13,7 @@ mod cli {
     mod audit_foreign;
     mod bad_input;
     mod check;
+    mod count;
     mod data;
     mod doors;
     mod fields;
