@@ -337,8 +337,7 @@ TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse
     platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.shard? platform.threads"""
-COSMETIC = """budget.given checkpoint.every checkpoint.keep evaluation.every log.every notes.hypothesis?
-    ranks.check_every?"""
+COSMETIC = "budget.given checkpoint.every checkpoint.keep evaluation.every log.every ranks.check_every?"
 CARRIED_COSMETIC = """async_eval_gpus compile eval_keep fsdp_type generator_dtype generator_max_tokens harness_tasks
     load_async log_samples prefetch_size probe_freq profiling read_s3 root_dir save_consolidated_to_local save_s3 seed
     show_progress tokenizer_path"""

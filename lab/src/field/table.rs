@@ -180,7 +180,6 @@ static ROWS: LazyLock<Vec<FieldDef>> = LazyLock::new(|| vec![
     free("loss.nll_square", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared token loss, which the release calls z_loss.").is("0").called(&["model.z_loss"]).means("false"),
     free("loss.router_z", Semantic, Real(Bounds::AtLeastZero), "Weight of the arch's auxiliary losses of the term `router_z`, the scale of routers' scores; an arch without any refuses it.").is("0").younger("0"),
     free("loss.z_loss", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared log partition function.").is("0"),
-    free("notes.hypothesis", Cosmetic, Name, "What the experiment is expected to show.").is("\"none\"").younger("\"none\""),
     free("optimizer.betas", Semantic, Pair(Bounds::BelowOne), "Decay rates of both moments.").is("[0.9, 0.95]"),
     free("optimizer.clip", Semantic, RealOr(Bounds::Positive, "none"), "The global gradient norm at which gradients are clipped.").is("1").called(&["optim.clip"]).default_there("1"),
     free("optimizer.decay", Semantic, Word(&["all", "matrices"], &[]), "Parameters with weight decay: all, or matrices and tables only.").is("\"all\""),
