@@ -6,7 +6,6 @@ pub mod build;
 pub mod check;
 pub mod compare;
 pub mod completions;
-pub mod count;
 pub mod data;
 pub mod demo;
 pub mod diff;
@@ -43,7 +42,6 @@ pub const COMMANDS: &[Row] = &[
     row::<check::CheckArgs>("check", (Describe, 1), |_, args| with(args, check::check)),
     row::<fmt::FmtArgs>("fmt", (Describe, 2), |_, args| with(args, fmt::fmt)),
     row::<show::ShowArgs>("show", (Describe, 3), |_, args| with(args, show::show)),
-    row::<count::CountArgs>("count", (Describe, 6), |_, args| with(args, count::count)),
     row::<build::BuildArgs>("build", (Lock, 1), |_, args| with(args, build::build)),
     row::<bind::BindArgs>("bind", (Lock, 2), |_, args| with(args, bind::bind)),
     row::<merge::MergeArgs>("merge", (Lock, 5), |_, args| with(args, merge::merge)),

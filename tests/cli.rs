@@ -13,7 +13,6 @@ mod cli {
     mod audit_foreign;
     mod bad_input;
     mod check;
-    mod count;
     mod data;
     mod doors;
     mod fields;
