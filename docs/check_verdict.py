@@ -319,7 +319,6 @@ TASKS = {
     "lano": ("config", "samples"),
     "mano": ("L bos knowledge_augment lens qids ttype value_mod", "mode"),
     "multihop": ("N hops", "suite_tasks?"),
-    "parity": ("N", "mode"),
 }
 SCHEDULES = {
     "constant": "",

@@ -93,7 +93,6 @@ TASKS = {
     "lano": ["config=cfg3f"],
     "mano": ["L=4"],
     "multihop": ["N=4", "hops=2"],
-    "parity": ["N=6"],
 }
 
 # What an export is of, and its target.

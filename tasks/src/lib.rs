@@ -1,7 +1,7 @@
-//! Synthetic tasks for language models: samples of Depo, Brevo, Capo, Mano, Lano, multi-hop questions and parity.
+//! Synthetic tasks for language models: samples of Depo, Brevo, Capo, Mano, Lano and multi-hop questions.
 //!
 //! A task is one file: its row (parameters with bounds, defaults and meaning; metrics; what is special about it) and its
-//! generator, whose samples are token for token those of the published script, if there is one. [`DEFINITIONS`] lists the rows; nothing
+//! generator, whose samples are token for token those of the published script. [`DEFINITIONS`] lists the rows; nothing
 //! else in the workspace needs to know a task by its name. The order of draws never changes under one revision.
 //!
 //! `cpython` makes the draws; `arguments` reads parameters as their rows say; `task` is what all tasks have in common. The
@@ -44,21 +44,19 @@ pub mod depo;
 pub mod lano;
 pub mod mano;
 pub mod multihop;
-pub mod parity;
 
 use std::fmt;
 
 use task::Definition;
 
 /// The tasks, in the order of help texts.
-pub static DEFINITIONS: [&Definition; 7] = [
+pub static DEFINITIONS: [&Definition; 6] = [
     &depo::DEFINITION,
     &brevo::DEFINITION,
     &mano::DEFINITION,
     &lano::DEFINITION,
     &capo::DEFINITION,
     &multihop::DEFINITION,
-    &parity::DEFINITION,
 ];
 
 /// The size of the byte vocabulary: every byte, [`BOS`] and [`EOS`].

@@ -442,7 +442,7 @@ mod tests {
         let error = Task::parse("deop", json!({})).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`deop` is not a task\nhelp: write one of: brevo, capo, depo, lano, mano, multihop, parity"
+            "`deop` is not a task\nhelp: write one of: brevo, capo, depo, lano, mano, multihop"
         );
     }
 
@@ -497,7 +497,6 @@ mod tests {
                         "reverse_md": true, "pronoun": "drawn"}),
                 ),
             ),
-            ("parity", (json!({"N": 12}), json!({"N": 13}))),
             ("lano", (json!({"config": "cfg3j"}), json!({"config": "cfg3k", "grammar": grammar}))),
             (
                 "multihop",

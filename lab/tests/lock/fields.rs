@@ -72,7 +72,6 @@ fn words_of(path: &str) -> Vec<Experiment> {
             "task = \"lano\", lano.config = \"cfg3f\"",
             "task = \"mano\", mano.L = 4, loss_on = \"all\"",
             "task = \"multihop\", multihop.N = 3, multihop.hops = 1",
-            "task = \"parity\"",
             "task = \"text\", source = \"nemotron_cc\"",
         ]
         .map(|rest| format!("seq_len = 512, {rest}"))

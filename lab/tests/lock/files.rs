@@ -150,7 +150,6 @@ fn every_task_has_recipes_that_build() {
         ("cpu_lano", 1),
         ("cpu_mano", 1),
         ("cpu_multihop", 1),
-        ("cpu_parity", 1),
     ] {
         let experiments = committed(&format!("recipes/{name}.toml"), None);
         assert_eq!(experiments.len(), points, "{name}");

@@ -40,7 +40,6 @@ fn the_vocabulary_of_a_lock_is_the_generators() {
         "task = \"mano\"\nL = 9\nknowledge_augment = false",
         "task = \"multihop\"\nN = 3\nhops = 1",
         "task = \"multihop\"\nN = 5\nhops = 3",
-        "task = \"parity\"\nN = 9",
         "task = \"lano\"\nconfig = \"cfg3b\"",
         "task = \"lano\"\nconfig = \"cfg3e1\"",
         "task = \"lano\"\nconfig = \"cfg3e2\"",

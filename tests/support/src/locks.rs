@@ -117,12 +117,11 @@ budget = { steps = 100 }
 seeds = { init = 1, data = 1 }
 ";
 
-/// The data of the tasks about people, of the grammars and of parity.
-pub const OTHERS: [&str; 4] = [
+/// The data of the tasks about people and of the grammars.
+pub const OTHERS: [&str; 3] = [
     "task = \"capo\", seq_len = 512, capo.N = 100",
     "task = \"lano\", seq_len = 64, lano.config = \"cfg3f\"",
     "task = \"multihop\", seq_len = 1024, multihop.N = 5, multihop.hops = 2",
-    "task = \"parity\", seq_len = 64, parity.N = 12",
 ];
 
 pub const TEXT: &str = "arch = \"small.canon\"
