@@ -77,7 +77,11 @@ fn the_page_lists_every_rule_and_key() {
     let begin = "<!-- canonc audit --list -->\n";
     let (_, rest) = page.split_once(begin).unwrap();
     let (held, _) = rest.split_once("<!-- end -->").unwrap();
-    assert_eq!(held.trim(), ran.stdout.trim());
+    assert_eq!(
+        held.trim(),
+        ran.stdout.trim(),
+        "put what `canonc audit --list` prints into recipes/AUDIT.md"
+    );
 }
 
 #[test]
