@@ -70,7 +70,7 @@ const LLAMA: Class = Class {
 };
 
 /// Their order is that in which an arch is compared with them.
-pub(crate) static CLASSES: [Class; 10] = [
+pub(crate) static CLASSES: [Class; 9] = [
     LLAMA,
     Class {
         model_type: "LlamaCanon",
@@ -166,25 +166,6 @@ pub(crate) static CLASSES: [Class; 10] = [
         qk_norm: QkNorm::Joint,
         biases: false,
         names: &names::OLMO2,
-        ..LLAMA
-    },
-    Class {
-        model_type: "vaultgemma",
-        name: "VaultGemmaForCausalLM",
-        released: false,
-        absent: &[
-            ("num_key_value_heads", "4"),
-            ("head_dim", "256"),
-            ("sliding_window", "4096"),
-            ("query_pre_attn_scalar", "256"),
-            ("attn_logit_softcapping", "50"),
-            ("final_logit_softcapping", "30"),
-            ("tie_word_embeddings", "true"),
-        ],
-        activation: ("hidden_activation", "gelu_pytorch_tanh"),
-        windows: Windows::Even,
-        bounded: true,
-        names: &names::GEMMA2,
         ..LLAMA
     },
 ];
