@@ -3,7 +3,7 @@
 //! A value is fused away only if nothing else reads it. The result is the same function with different rounding, so a
 //! platform field switches this pass.
 //!
-//! Each rule is a file: `silu(gate) ⊙ up`; the square of relu; silu of a short convolution; a norm with a silu gate
+//! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
 //! before or after it; a Canon layer with the gated unit after it; head and cross-entropy by chunks
 //! of tokens. Rules run in order, each on the result of the previous ones.
 
@@ -11,7 +11,6 @@ mod conv_silu;
 mod conv_swiglu;
 mod gated_norm;
 mod head_loss;
-mod relu_squared;
 mod swiglu;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,14 +21,8 @@ use crate::plan::{Kernel, Plan, Processor, Step, ValId};
 type FusionRule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
 pub(crate) fn fuse(plan: &mut Plan, processor: Processor) {
-    const RULES: [FusionRule; 6] = [
-        swiglu::rule,
-        relu_squared::rule,
-        conv_silu::rule,
-        gated_norm::rule,
-        conv_swiglu::rule,
-        head_loss::rule,
-    ];
+    const RULES: [FusionRule; 5] =
+        [swiglu::rule, conv_silu::rule, gated_norm::rule, conv_swiglu::rule, head_loss::rule];
     for rule in RULES {
         let uses = Uses::new(plan);
         let mut edits = Edits { processor, ..Edits::default() };

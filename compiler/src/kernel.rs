@@ -104,7 +104,6 @@ mod mix_heads;
 mod muon;
 mod ngram;
 mod pointwise;
-mod relu_squared;
 mod repeat_heads;
 mod rms_norm;
 mod rope;
@@ -194,7 +193,6 @@ kernels! {
     muon: Muon,
     ngram: Ngram,
     pointwise: Pointwise PointwiseGrad,
-    relu_squared: ReluSquared ReluSquaredGrad,
     repeat_heads: RepeatHeads RepeatHeadsGrad,
     rms_norm: RmsNorm RmsNormGrad,
     rope: Rope,

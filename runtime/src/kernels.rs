@@ -26,7 +26,6 @@ pub mod muon;
 pub mod norm;
 pub mod path;
 pub mod pointwise;
-pub mod relu_squared;
 pub mod rope;
 pub mod scan;
 pub mod swiglu;

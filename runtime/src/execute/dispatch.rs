@@ -16,8 +16,8 @@ use crate::kernels::linear::Product;
 use crate::kernels::path::Path;
 use crate::kernels::{
     KernelError, arrange, attention, canon, channels, cuda, dropout, experts, gated_norm,
-    head_loss, l2_norm, linear, loss, mix_heads, muon, ngram, norm, pointwise, relu_squared, rope,
-    scan, swiglu, transfer, update,
+    head_loss, l2_norm, linear, loss, mix_heads, muon, ngram, norm, pointwise, rope, scan, swiglu,
+    transfer, update,
 };
 
 /// Everything that a step may depend on, except its operands.
@@ -102,8 +102,6 @@ pub(super) fn run(
         }
         Kernel::SwiGlu(_) => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
         Kernel::SwiGluGrad(_) => pair(swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?),
-        Kernel::ReluSquared(_) => vec![relu_squared::forward(ours()?, x(0)?)?],
-        Kernel::ReluSquaredGrad(_) => vec![relu_squared::backward(ours()?, x(0)?, x(1)?)?],
         Kernel::GatedRmsNorm(k) => call.gated_rms_norm(k)?,
         Kernel::GatedRmsNormGrad(k) => call.gated_rms_norm_grad(k)?,
 

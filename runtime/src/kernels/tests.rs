@@ -7,7 +7,7 @@ use tch::{Device, Kind, Tensor};
 use super::path::{Path, Reason};
 use super::{
     CudaLibrary, Isa, arrange, attention, cuda_library, has_loaded_cuda, head_loss, linear, loss,
-    norm, relu_squared, rope, swiglu, update,
+    norm, rope, swiglu, update,
 };
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -19,11 +19,10 @@ const SHAPES: [[i64; 3]; 5] = [[1, 1, 1], [2, 5, 7], [1, 33, 16], [3, 70, 33], [
 type Run = fn([i64; 3], Path) -> Vec<Tensor>;
 
 /// A kernel, and how far its fused form may differ, relative to the largest element.
-const KERNELS: [(&str, f64, Run); 8] = [
+const KERNELS: [(&str, f64, Run); 7] = [
     ("sum_tokens", 1e-5, sum_tokens),
     ("rms_norm", 4e-6, rms_norm),
     ("swiglu", 2e-6, gated),
-    ("relu_squared", 1e-6, squared),
     ("rope", 2e-6, turned),
     ("cross_entropy", 4e-6, losses),
     ("grad_norm", 1e-12, norms),
@@ -60,12 +59,6 @@ fn gated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
     let [gate, up, dy] = ["gate", "up", "dy"].map(|name| numbers(name, &shape));
     let (dgate, dup) = swiglu::backward(path, &dy, &gate, &up).unwrap();
     vec![swiglu::forward(path, &gate, &up).unwrap(), dgate, dup]
-}
-
-fn squared(shape: [i64; 3], path: Path) -> Vec<Tensor> {
-    let [x, dy] = ["x", "dy"].map(|name| numbers(name, &shape));
-    let dx = relu_squared::backward(path, &dy, &x).unwrap();
-    vec![relu_squared::forward(path, &x).unwrap(), dx]
 }
 
 /// Both layouts, both directions, whole heads and parts, and heads cut out of a wider tensor.

@@ -56,28 +56,6 @@ fn swiglu_is_fused_both_ways_and_only_where_nothing_else_reads_silu() {
     assert_eq!((count(&recomputed, "swiglu"), count(&recomputed, "swiglu_grad")), (6, 3));
 }
 
-#[test]
-fn relu_squared_is_fused_both_ways_and_only_where_nothing_else_reads_relu() {
-    let text = |body: &str| {
-        format!(
-            "block probe(x) {{ h = relu(linear up (x, 6))  {body} }}
-             arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 3 of probe }}"
-        )
-    };
-    let counts = |plan: &Plan| {
-        let names = ["relu_squared", "relu_squared_grad", "pointwise", "pointwise_grad", "mul"];
-        names.map(|name| count(plan, name))
-    };
-    let square = text("linear down (h * h, dim)");
-    assert_eq!(counts(&micro(&square, Recompute::Nothing, true)), [3, 3, 0, 0, 0]);
-    assert_eq!(counts(&micro(&square, Recompute::Nothing, false)), [0, 0, 3, 3, 9]);
-    assert_eq!(counts(&micro(&square, Recompute::Layers, true)), [6, 3, 0, 0, 0]);
-    let plan = forward(&graph(&square), Stream::default(), Options::default());
-    assert_eq!(counts(checked(&plan)), [3, 0, 0, 0, 0]);
-    let read_twice = text("linear down (h * h, dim) + linear past (h, dim)");
-    assert_eq!(counts(&micro(&read_twice, Recompute::Nothing, true)), [0, 0, 3, 3, 9]);
-}
-
 /// Canon D and the gated unit are one kernel both ways, if nothing else reads what is between them; the two values are
 /// then not stored.
 #[test]
