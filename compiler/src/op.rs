@@ -7,7 +7,6 @@
 
 mod add;
 mod ahead_loss;
-mod atan;
 mod attention;
 mod aux_loss;
 mod canon;
@@ -72,7 +71,6 @@ pub use crate::ir::{
 pub static ALL: &[&Primitive] = &[
     &add::PRIMITIVE,
     &ahead_loss::PRIMITIVE,
-    &atan::PRIMITIVE,
     &attention::PRIMITIVE,
     &aux_loss::PRIMITIVE,
     &canon::PRIMITIVE,
@@ -155,7 +153,6 @@ macro_rules! listed {
 listed! {
     /// The primitives that are a function of one number.
     Function: PointwiseFunction {
-        Atan => atan::FUNCTION,
         Exp => exp::FUNCTION,
         GeluErf => gelu::ERF,
         GeluTanh => gelu::TANH,

@@ -11,7 +11,6 @@ pub fn apply(function: Function, x: &Tensor) -> Result<Tensor, KernelError> {
         Function::Silu => x.f_silu()?,
         Function::Sigmoid => x.f_sigmoid()?,
         Function::Softplus => x.f_softplus()?, // linear above 20
-        Function::Atan => x.f_atan()?,
         Function::LogSigmoid => x.f_log_sigmoid()?,
         Function::Relu => x.f_relu()?,
         Function::Exp => x.f_exp()?,
@@ -33,7 +32,6 @@ pub fn gradient(function: Function, dy: &Tensor, kept: &Tensor) -> Result<Tensor
             let linear = kept.f_gt(20.0)?;
             dy.f_mul(&slope.f_masked_fill(&linear, 1.0)?)?
         }
-        Function::Atan => dy.f_div(&kept.f_square()?.f_add_scalar(1)?)?,
         Function::LogSigmoid => dy.f_mul(&kept.f_neg()?.f_sigmoid()?)?,
         Function::Relu => kept.f_threshold_backward(dy, 0.0)?,
         Function::Exp => dy.f_mul(kept)?,
@@ -60,7 +58,7 @@ pub fn single_gradient(function: Function) -> Option<Gradient> {
         Function::GeluErf => Some(|dy, x| x.f_gelu_backward(dy, "none")),
         Function::GeluTanh => Some(|dy, x| x.f_gelu_backward(dy, "tanh")),
         Function::Log => Some(|dy, x| dy.f_div(x)),
-        Function::Sigmoid | Function::Tanh | Function::Reciprocal | Function::Atan => None,
+        Function::Sigmoid | Function::Tanh | Function::Reciprocal => None,
     }
 }
 
