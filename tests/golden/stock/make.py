@@ -1,6 +1,9 @@
 """Makes the folders here: small random models of classes of `transformers`, with the logits of those classes.
 
-    python make.py
+    python make.py [NAME...]
+
+Without names it makes all folders, which the versions below do; a new class is appended, since its place is its seed, and
+made alone.
 
 Made with Python 3.11, torch 2.5.1, transformers 4.47.1, safetensors 0.8.0. That version has no Qwen3: its class is
 Qwen2's, with the attention below in place of its own, which adds a norm of each head's queries and keys and a window
@@ -13,6 +16,7 @@ compute in f32 otherwise; angles of RoPE stay f32).
 
 import copy
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -146,7 +150,7 @@ def draw(model, generator):
     for name, p in model.named_parameters():
         noise = torch.randn(p.shape, generator=generator)
         if p.ndim == 1:
-            base = 0.0 if "bias" in name or model.config.model_type == "gemma2" else 1.0
+            base = 0.0 if "bias" in name or "gemma" in model.config.model_type else 1.0
             noise = base + 0.3 * noise
         else:
             noise = noise * (1.5 / p.shape[1] ** 0.5)
@@ -176,11 +180,14 @@ def wide(model, tokens):
 
 def main():
     for index, (name, make) in enumerate(MODELS.items()):
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         generator = torch.Generator().manual_seed(index)
         torch.manual_seed(index)
         model = make().eval()
         draw(model, generator)
         folder = HERE / name
+        folder.mkdir(exist_ok=True)
         for old in folder.glob("*"):
             old.unlink()
         sharded = dict(max_shard_size="20KB") if name == "mistral" else {}
