@@ -440,8 +440,7 @@ mod tests {
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
         assert_eq!(Task::parse("mano", table).unwrap().least_tokens(Mode::Train), 13);
         let error = Task::parse("deop", json!({})).unwrap_err();
-        let names: Vec<_> = DEFINITIONS.iter().map(|definition| definition.name).collect();
-        let known = names.join(", ");
+        let known = names().join(", ");
         assert_eq!(error.to_string(), format!("`deop` is not a task\nhelp: write one of: {known}"));
     }
 
