@@ -9,6 +9,7 @@ pub mod golden;
 pub mod locks;
 pub mod planted;
 pub mod programs;
+pub mod scripts;
 
 /// The number of cases of a property test or sweep whose full number is `full`: a quarter of it, or `full` times the
 /// variable `CANONC_CASES` where that is set (1 for the full number, 10 in nightly runs).
