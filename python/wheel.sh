@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Packs the wheel: `python/wheel.sh BINARIES OUT`.
 #
-# In: a folder with `canonc` and `canonc-torch` (tools/packaging/binaries.sh), and this one. Out: one wheel in OUT. Must stay
-# true: it contains no library; its tag is the oldest manylinux whose libraries the programs can use, computed from
-# their symbols by auditwheel; the same programs and commit give the same bytes.
+# BINARIES is the folder that tools/packaging/binaries.sh prints; OUT gets one wheel, in place of older ones. The wheel
+# contains no library. Its tag is the oldest manylinux whose libraries the programs can use, which auditwheel computes
+# from their symbols. The same programs and commit give the same bytes.
 set -euo pipefail
 binaries="$(cd "${1:?a folder with programs}" && pwd)"
 mkdir -p "$2"

@@ -1,10 +1,10 @@
 """Fetches the lean CPU libtorch that `runtime` links: `python3 runtime/fetch-libtorch.py DEST`.
 
-In: libtorch.txt beside this file (wheels by version and sha256). Out: DEST/torch/{include,lib} and
-DEST/nvidia/cu13/lib, what compiling and running on a CPU needs of 544 MB of wheels and no more.
-What must stay true: DEST is either absent, the tree it was before, or complete (everything happens in
-a folder beside it that is renamed at the end); a second call does nothing; pip's own settings (index,
-proxy, cache) decide where the wheels come from; no Python of the wheels is ever imported or run.
+It downloads the wheels of libtorch.txt (version and sha256 of each; 544 MB) and keeps only what compiling and running on
+a CPU need: DEST/torch/{include,lib} and DEST/nvidia/cu13/lib. A second call does nothing.
+
+Everything happens in a folder beside DEST that is renamed at the end, so DEST is absent, as it was before, or complete.
+pip's own settings (index, proxy, cache) decide where the wheels come from. No Python of the wheels is imported or run.
 """
 
 import fcntl
@@ -95,10 +95,10 @@ def download(requirement, tag, work):
             "pip could not fetch {} (its reason stands above)".format(name),
             "check the network or pip's index settings and repeat `make libtorch` (a hash mismatch means the index gave other bytes), " + OWN,
         )
-    found = [f for f in set(os.listdir(work)) - before if f.endswith(".whl")]
-    if len(found) != 1:
-        fail("pip left {} wheels for {}, expected one".format(len(found), name), "repeat `make libtorch`, " + OWN)
-    return os.path.join(work, found[0])
+    wheels = [file for file in set(os.listdir(work)) - before if file.endswith(".whl")]
+    if len(wheels) != 1:
+        fail("pip left {} wheels for {}, expected one".format(len(wheels), name), "repeat `make libtorch`, " + OWN)
+    return os.path.join(work, wheels[0])
 
 
 def unpack(wheel, tree):

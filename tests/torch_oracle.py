@@ -1,10 +1,12 @@
-"""Compares exported PyTorch modules with canonc: FOLDER.
+"""Compares exported PyTorch modules with canonc: `torch_oracle.py FOLDER`.
 
-In: FOLDER/NAME/ with `model.py` and `model.safetensors` as `canonc export --to torch` writes them, for each
-FOLDER/NAME.ours.safetensors as `canonc forward --grad --dtype f64` writes it; FOLDER/NAME.tokens.safetensors with
-`tokens` and `targets` [batch, time]; FOLDER/NAME.names.json, the tensor of each parameter. Out: a line of JSON for each
-NAME with the largest differences, relative to the largest value: logits; loss; the worst gradient by PyTorch's
-autograd, and whose; logits of runs in parts from those in one; quantiles of initial values, of large parameters.
+FOLDER/NAME/ has `model.py` and `model.safetensors` as `canonc export --to torch` writes them, for each
+FOLDER/NAME.ours.safetensors as `canonc forward --grad --dtype f64` writes it. FOLDER/NAME.tokens.safetensors has
+`tokens` and `targets` [batch, time], and FOLDER/NAME.names.json the tensor of each parameter.
+
+For each NAME it prints a line of JSON with the largest differences, relative to the largest value: logits; loss; the
+worst gradient by PyTorch's autograd, and whose; logits of runs in parts from those in one; quantiles of initial values,
+of large parameters.
 """
 
 import importlib.util
@@ -83,8 +85,8 @@ def compare(folder, name):
     grads = {}
     for path, tensor in names.items():
         parameter = model.get_parameter(tensor)
-        found = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        grads[path] = difference(ours["grad." + path].double(), found, least=1e-6 * largest)
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        grads[path] = difference(ours["grad." + path].double(), grad, least=1e-6 * largest)
     worst = max(grads, key=grads.get)
     return {
         "name": name,

@@ -1,11 +1,14 @@
-"""Uses exported folders as people do, in the real `transformers` and lm-evaluation-harness: FOLDER...
+"""Uses exported folders as people do, in the real `transformers` and lm-evaluation-harness.
 
-In: folders as `canonc export --to hf` writes them, each with `tokens.safetensors` beside it: FOLDER.tokens.safetensors
-with `tokens` [batch, time], and FOLDER.ours.safetensors with `logits` as `canonc forward` writes them. Out: for each a
-line of JSON: the largest difference of logits, relative to the largest. Every other fault ends with an error: tensors
-missing or left over; batched, cached, left-padded generation that differs from one row at a time without a cache; a
-round trip of `save_pretrained` that changes a bit; a mask that hides tokens between others and is taken; lm-eval's
-log-likelihoods, if there is a tokenizer.
+    transformers_folders.py FOLDER...
+
+Each FOLDER is as `canonc export --to hf` writes it. Beside it are FOLDER.tokens.safetensors with `tokens` [batch, time],
+and FOLDER.ours.safetensors with `logits` as `canonc forward` writes them. It prints a line of JSON for each FOLDER: the
+largest difference of logits, relative to the largest.
+
+Every other fault ends with an error: tensors missing or left over; batched, cached, left-padded generation that differs
+from one row at a time without a cache; a round trip of `save_pretrained` that changes a bit; a mask that hides tokens
+between others and is taken; lm-eval's log-likelihoods, if there is a tokenizer.
 """
 
 import json
@@ -106,9 +109,9 @@ def harness(folder, name):
     lm = HFLM(pretrained=str(folder), trust_remote_code=True, device="cpu", batch_size=2, dtype="float32")
     pairs = [("Ab", " cé"), ("To be or", " not"), ("", "x")]
     ask = lambda kind, args: [Instance(request_type=kind, doc={}, arguments=a, idx=i) for i, a in enumerate(args)]
-    found = lm.loglikelihood(ask("loglikelihood", pairs))
+    likelihoods = lm.loglikelihood(ask("loglikelihood", pairs))
     tokenizer, model = PreTrainedTokenizerFast.from_pretrained(folder), load(folder)
-    for (context, text), (said, _) in zip(pairs, found):
+    for (context, text), (said, _) in zip(pairs, likelihoods):
         # Version 0.4.13 begins as the tokenizer does.
         before = [tokenizer.bos_token_id] + list(context.encode())
         after = list(text.encode())

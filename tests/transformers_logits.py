@@ -1,9 +1,13 @@
-"""Logits of a Hugging Face folder by the real `transformers`: FOLDER TOKENS OUT, or what a .pth holds: pth FILE OUT.
+"""Logits of a Hugging Face folder by the real `transformers`, or the tensors of a .pth file.
 
-In: a folder as `canonc export --to hf` writes it and a safetensors file with `tokens` [batch, time]; or a .pth.
-Out: a safetensors file with `logits`, or with every tensor; on standard output one line of JSON that says with what.
-What must stay true: only published classes and loaders are used (`AutoModelForCausalLM`,
-`torch.load(weights_only=True)`), and a name missing or left over is an error.
+    transformers_logits.py FOLDER TOKENS OUT
+    transformers_logits.py pth FILE OUT
+
+FOLDER is as `canonc export --to hf` writes it, and TOKENS a safetensors file with `tokens` [batch, time]. OUT becomes a
+safetensors file with `logits`, or with every tensor. It prints one line of JSON with the version of the library.
+
+Only published classes and loaders are used (`AutoModelForCausalLM`, `torch.load(weights_only=True)`), and a name missing
+or left over is an error.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Scores an exported folder with the real lm-evaluation-harness on the tasks of `tests/golden/suites`: FOLDER QUESTIONS BOS.
+"""Scores an exported folder with the real lm-evaluation-harness on the tasks of `tests/golden/suites`.
 
-In: a folder as `canonc export --to hf` writes it; an empty folder for the questions; whether texts begin with bos. Out:
-a line of JSON with each task's scores.
+    transformers_suites.py FOLDER QUESTIONS BOS
+
+FOLDER is as `canonc export --to hf` writes it, QUESTIONS is an empty folder for the questions, and BOS is `bos` if texts
+begin with that token. It prints a line of JSON with each task's scores.
 """
 
 import json

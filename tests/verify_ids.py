@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Recomputes ids from the texts they cover, with nothing of canonc but its page of format.
+"""Recomputes ids from the texts they cover, with nothing of canonc but the format in docs/locks.md.
 
-In: lock files, or a JSON list of identities (`name`, `graph_text`, `graph`, `manifest_text`,
-`manifest`). Out: one line a file; exit 1 and the first difference if an id does not follow from its
-text. Needs Python 3.11 and the `blake3` package. The format is docs/locks.md.
+    verify_ids.py FILE...
+
+A FILE is a lock, or a JSON list of identities (`name`, `graph_text`, `graph`, `manifest_text`, `manifest`). It prints a
+line for each FILE, with the first difference if an id does not follow from its text; then the exit code is 1. Needs
+Python 3.11 and the `blake3` package.
 """
 
 import json
@@ -81,19 +83,19 @@ def check_identity(graph_text, graph, manifest_text, manifest):
 
 def sections(text):
     """The lines of each section as they stand, without headers and blank lines between sections."""
-    found, name, block = {"": []}, "", False
+    by_name, name, block = {"": []}, "", False
     for line in text.splitlines(keepends=True):
         header = re.fullmatch(r"\[([^\[\]]+)\]\n", line)
         if not block and header:
             name = header.group(1)
-            found[name] = []
+            by_name[name] = []
         elif block or line != "\n":
-            found[name].append(line)
+            by_name[name].append(line)
         if block:
             block = not line.endswith("'''\n")
         else:
             block = line.endswith("= '''\n")
-    return {name: "".join(lines) for name, lines in found.items()}
+    return {name: "".join(lines) for name, lines in by_name.items()}
 
 
 def check_experiment(lines, lock, prefix):

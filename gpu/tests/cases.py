@@ -1,7 +1,7 @@
 """The CPU kernels' operands and results, and how results are compared with them.
 
-In: cases.safetensors, which the test `gpu_cases` of the crate runtime writes and checks. Operands are exact in bf16; so
-a kernel in bf16 has to give the f32 result rounded once.
+They are in cases.safetensors, which the test `gpu_cases` of the crate runtime writes and checks. Operands are exact in
+bf16, so a kernel in bf16 has to give the f32 result rounded once.
 """
 
 import json
@@ -22,20 +22,20 @@ FILE = Path(__file__).parent / "cases.safetensors"
 def _read() -> dict[str, np.ndarray]:
     data = FILE.read_bytes()
     size = int.from_bytes(data[:8], "little")
-    found = {}
+    tensors = {}
     for name, entry in json.loads(data[8 : 8 + size]).items():
         if name != "__metadata__":
             first, last = entry["data_offsets"]
             part = np.frombuffer(data[8 + size :][first:last], dtype=NUMBERS[entry["dtype"]])
-            found[name] = part.reshape(entry["shape"])
-    return found
+            tensors[name] = part.reshape(entry["shape"])
+    return tensors
 
 
 def case(name: str) -> dict[str, np.ndarray]:
     """The tensors of one case, by name."""
-    found = {key[len(name) + 1 :]: value for key, value in _read().items() if key.startswith(f"{name}/")}
-    assert found, f"{FILE} has no case {name}"
-    return found
+    tensors = {key[len(name) + 1 :]: value for key, value in _read().items() if key.startswith(f"{name}/")}
+    assert tensors, f"{FILE} has no case {name}"
+    return tensors
 
 
 @cache
@@ -58,11 +58,11 @@ def launch(name: str, constants: dict, args: dict) -> None:
     run(spec, grid, args, constants)
 
 
-def assert_close(got, want, place: str, kind: str = "f32", within: float = 4e-6) -> None:
+def assert_close(got, want, label: str, kind: str = "f32", within: float = 4e-6) -> None:
     """`got` is `want` within a share of the largest element, and rounded once if `kind` is bf16."""
     got = got.values if isinstance(got, Array) else got
     got, want = np.asarray(got, np.float64).reshape(-1), np.asarray(want, np.float64).reshape(-1)
-    assert got.shape == want.shape, f"{place}: {got.shape} and {want.shape}"
+    assert got.shape == want.shape, f"{label}: {got.shape} and {want.shape}"
     bound = within * max(np.abs(want).max(initial=0.0), 0.1)
     low, high = want - bound, want + bound
     if kind == "bf16":
@@ -70,7 +70,7 @@ def assert_close(got, want, place: str, kind: str = "f32", within: float = 4e-6)
         low, high = round_bf16(low), round_bf16(high)
     wrong = ~((low <= got) & (got <= high))
     first = np.flatnonzero(wrong)[:1]
-    assert not wrong.any(), f"{place}: {wrong.sum()} of {wrong.size}, at {first} {got[first]} for {want[first]}"
+    assert not wrong.any(), f"{label}: {wrong.sum()} of {wrong.size}, at {first} {got[first]} for {want[first]}"
 
 
 def tokens_by_channels(x: np.ndarray, kind: str, extra: int = 0) -> Array:

@@ -1,8 +1,8 @@
 """Runs kernels in Triton's interpreter, over numpy.
 
-In: a `Spec`, a variant's constants, a grid and arguments by name. Out: the arrays that the kernel wrote. Must stay
-true: a kernel that reads or writes outside an array is found (guards of NaN around each array, and between its rows);
-bf16 is rounded to the nearest, ties to even, as on a GPU.
+`run` takes a `Spec`, a variant's constants, a grid and arguments by name, and the kernel writes into the arguments'
+arrays. Guards of NaN around each array, and between its rows, show a kernel that reads or writes outside. bf16 is
+rounded to the nearest, ties to even, as on a GPU.
 
 Triton's own interpreter truncates f32 to bf16, multiplies the raw bits of bf16 in `tl.dot`, and adds them as integers.
 `_repair` corrects the first two, and makes other arithmetic on bf16 an error: convert to f32 after loading.

@@ -1,8 +1,7 @@
-"""Starts the program `canonc` with the PyTorch of this Python's environment.
+"""Starts the program `canonc` in place of this process, with the PyTorch of this Python's environment.
 
-In: this process's words and environment. Out: the same process, now running the program. Must stay true: PyTorch is
-found and not imported, which would take seconds; its version is checked by the program, which needs none of this for
-commands without tensors; CANONC_TORCH, set by a person, wins.
+PyTorch is located without being imported, which would take seconds. The program checks its version, and only for
+commands that use tensors. A CANONC_TORCH that the user has set is kept.
 """
 
 from __future__ import annotations

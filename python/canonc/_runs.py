@@ -1,7 +1,7 @@
-"""Runs: a folder that `canonc run` wrote, as configuration, weights, metrics and verification.
+"""A run: the folder that `canonc run` wrote, as configuration, weights, metrics and verification.
 
-docs/files.md describes the files. Must stay true: nothing is written; a file that is missing or damaged is an `Error`
-with its name; each package that is missing is named with the command that installs it.
+docs/files.md describes the files. Nothing here changes them. A file that is missing or damaged raises an `Error` with
+its name; so does a missing package, with the command that installs it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Run:
         self.lock: dict[str, Any] = _toml(folder / "lock")
         kind, version = self.lock.get("kind"), self.lock.get("version")
         if not isinstance(version, int) or kind != "experiment":
-            found = f"its kind is {kind!r}" if isinstance(version, int) and kind else "it has no version and kind"
-            raise Error(f"`{folder / 'lock'}` is not the lock of an experiment: {found}", 2)
+            fault = f"its kind is {kind!r}" if isinstance(version, int) and kind else "it has no version and kind"
+            raise Error(f"`{folder / 'lock'}` is not the lock of an experiment: {fault}", 2)
 
     def __repr__(self) -> str:
         return f"canonc.load({str(self.path)!r})"
@@ -104,8 +104,8 @@ class Run:
     @property
     def steps(self) -> list[int]:
         """The steps whose checkpoints are kept, ascending."""
-        found = (self.path / "checkpoints").glob("step-*/checkpoint.toml")
-        names = (re.fullmatch(r"step-(\d{10,})", file.parent.name) for file in found)
+        files = (self.path / "checkpoints").glob("step-*/checkpoint.toml")
+        names = (re.fullmatch(r"step-(\d{10,})", file.parent.name) for file in files)
         return sorted(int(name[1]) for name in names if name)
 
     @overload
@@ -200,13 +200,13 @@ def _toml(file: Path) -> dict[str, Any]:
         raise Error(f"`{file}` is damaged, or not a file of canonc: {error}", 2) from error
 
 
-def _record(line: bytes, place: str) -> dict[str, Any]:
+def _record(line: bytes, label: str) -> dict[str, Any]:
     try:
         record = json.loads(line)
     except ValueError as error:
-        raise Error(f"{place} is damaged: {error}", 2) from error
+        raise Error(f"{label} is damaged: {error}", 2) from error
     if not isinstance(record, dict) or "kind" not in record:
-        raise Error(f"{place} is not a record of canonc", 2)
+        raise Error(f"{label} is not a record of canonc", 2)
     return record
 
 

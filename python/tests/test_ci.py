@@ -1,6 +1,6 @@
-"""What docs/ci.md gives people to copy, as they would use it: the workflow's commands, and the hooks of pre-commit.
+"""What docs/ci.md gives people to copy, used as they would use it: the workflow's commands, and the hooks of pre-commit.
 
-In: CANONC_WHEEL, the wheel; CANONC_BARE, an environment with it alone; CANONC_TOOLS, one with pre-commit; git.
+CANONC_WHEEL names the wheel, CANONC_BARE an environment with it alone, and CANONC_TOOLS one with pre-commit. Needs git.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The scripts that build programs for other machines, with a compiler that is a script: what they accept and refuse.
+"""The scripts that build programs for other machines: what they accept and refuse.
 
-In: git, make. Nothing is compiled here.
+A script stands in for the compiler, so nothing is compiled. Needs git and make.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The installed wheel: the command, the launcher and the module, driven as a person would (python/test.sh).
+"""The installed wheel: the command, the launcher and the module, used as a person would (python/test.sh).
 
-In: an environment with the wheel, PyTorch 2.11, NumPy, pandas and safetensors; CANONC_BARE, one with the wheel alone.
-Nothing here is run from the clone.
+It runs in an environment with the wheel, PyTorch 2.11, NumPy, pandas and safetensors. CANONC_BARE names an environment
+with the wheel alone. Nothing here is run from the clone.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Project(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = tempfile.TemporaryDirectory()
         cls.project = Path(cls.folder.name) / "project"
-        made = command(HERE, "new", str(cls.project))
-        assert made.returncode == 0, made.stderr
+        created = command(HERE, "new", str(cls.project))
+        assert created.returncode == 0, created.stderr
         for recipe in (cls.project / "recipes").glob("depo_*.toml"):
             text = recipe.read_text()
             for old, new in SHORT:
@@ -161,7 +161,7 @@ class Command(Project):
             for name in ("canonc/py.typed", "canonc/bin/canonc", "canonc/bin/canonc-torch"):
                 self.assertIn(name, names)
             for name in ("LICENSE", "NOTICE", "THIRD-PARTY.txt"):
-                self.assertTrue([found for found in names if found.endswith(f".dist-info/licenses/{name}")], names)
+                self.assertTrue([path for path in names if path.endswith(f".dist-info/licenses/{name}")], names)
             for program in ("canonc", "canonc-torch"):
                 content = archive.read(f"canonc/bin/{program}")
                 self.assertEqual(b"libtorch_cpu.so" in dynamic_names(content), program == "canonc-torch")

@@ -1,5 +1,6 @@
-// The C ABI of PyTorch's process groups (c10d) over Gloo, and NCCL for tensors on GPUs. In: tensors of tch (pointers to at::Tensor). Out: a status
-// of 0, or a null pointer or −1 with the message in canonc_last_error. A group is used by one thread at a time.
+// PyTorch's process groups (c10d) as a C ABI: over Gloo, and over NCCL for tensors on GPUs. Tensors are tch's, pointers to
+// at::Tensor. A function that fails returns a null pointer or −1, with the message in canonc_last_error. A group is used by
+// one thread at a time.
 #pragma once
 #include <stdint.h>
 

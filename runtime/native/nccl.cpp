@@ -1,6 +1,6 @@
-// PyTorch's process group over NCCL, in a library of its own: only this file needs CUDA's headers and libtorch_cuda, so the
-// program that loads it runs without. In: the store of a group. Out: a backend that moves tensors between GPUs. Never run
-// so far: no machine with several GPUs was at hand.
+// PyTorch's process group over NCCL, which moves tensors between GPUs, in a library of its own: only this file needs
+// CUDA's headers and libtorch_cuda, so the program that loads the library runs without them. Never run so far: no machine
+// with several GPUs was at hand.
 #define USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -24,9 +24,9 @@ __attribute__((visibility("default"))) int canonc_nccl_backend(void *store, int 
     setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = std::chrono::milliseconds(timeout_ms);
-    auto made = c10::make_intrusive<c10d::ProcessGroupNCCL>(*static_cast<c10::intrusive_ptr<c10d::Store> *>(store), rank,
-                                                            size, options);
-    *static_cast<c10::intrusive_ptr<c10d::Backend> *>(backend) = made;
+    auto group = c10::make_intrusive<c10d::ProcessGroupNCCL>(*static_cast<c10::intrusive_ptr<c10d::Store> *>(store),
+                                                             rank, size, options);
+    *static_cast<c10::intrusive_ptr<c10d::Backend> *>(backend) = group;
     return 0;
   } catch (const std::exception &error) {
     std::strncpy(message, error.what(), static_cast<size_t>(room - 1));

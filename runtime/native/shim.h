@@ -1,6 +1,6 @@
-// Functions that tch lacks, as a C ABI. In: plain integers, pointers and callbacks. Out: 0, or -1 with the reason in
-// canonc_last_error() (of the calling thread, until its next call). No C++ exception crosses this
-// interface, and no callback may unwind through it. runtime/src/kernels/ffi.rs declares the same list.
+// Functions that tch lacks, as a C ABI of plain integers, pointers and callbacks. One that can fail returns 0, or -1 with
+// the reason in canonc_last_error() (of the calling thread, until its next call). No C++ exception crosses this interface,
+// and no callback may unwind through it. runtime/src/kernels/ffi.rs declares the same list.
 #pragma once
 #include <cstddef>
 #include <cstdint>

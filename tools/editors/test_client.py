@@ -1,6 +1,6 @@
 """Drives `canonc lsp` with the client of pygls, as an editor would: the program, its pipes, the protocol.
 
-In: the path of canonc. Out: failures of unittest. Must stay true: nothing here knows how the server works.
+CANONC names the program.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ class Editor(LanguageClient):
 
     def __init__(self):
         super().__init__("canonc-tests", "1")
-        self.found: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
+        self.published: dict[str, tuple[int | None, list[types.Diagnostic]]] = {}
         self.arrived = asyncio.Event()
 
         @self.feature(types.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
         def publish(params: types.PublishDiagnosticsParams):
-            self.found[params.uri] = (params.version, params.diagnostics)
+            self.published[params.uri] = (params.version, params.diagnostics)
             self.arrived.set()
 
         @self.feature(types.CLIENT_REGISTER_CAPABILITY)
@@ -34,10 +34,10 @@ class Editor(LanguageClient):
             return None
 
     async def diagnostics(self, uri: str, version: int) -> list[types.Diagnostic]:
-        while self.found.get(uri, (None, []))[0] != version:
+        while self.published.get(uri, (None, []))[0] != version:
             self.arrived.clear()
             await asyncio.wait_for(self.arrived.wait(), 60)
-        return list(self.found[uri][1])
+        return list(self.published[uri][1])
 
     def open(self, path: Path, text: str | None = None) -> str:
         uri = path.as_uri()
@@ -54,7 +54,7 @@ class Editor(LanguageClient):
         )
 
 
-def place(text: str, needle: str, kind, uri: str, **more):
+def request_at(text: str, needle: str, kind, uri: str, **more):
     """The parameters of a question about the first letter of a text."""
     before = text[: text.index(needle)]
     line = before.count("\n")
@@ -100,17 +100,17 @@ class Client(unittest.IsolatedAsyncioTestCase):
         # An error appears, with its help, and disappears.
         wrong = text.replace("canon A", "canon Z", 1)
         self.editor.change(uri, 2, wrong)
-        [found] = await self.editor.diagnostics(uri, 2)
-        self.assertEqual((found.code, found.source), ("unknown-slot", "canonc"))
-        self.assertIn("help: ", found.message)
+        [diagnostic] = await self.editor.diagnostics(uri, 2)
+        self.assertEqual((diagnostic.code, diagnostic.source), ("unknown-slot", "canonc"))
+        self.assertIn("help: ", diagnostic.message)
         self.editor.change(uri, 3, text)
         self.assertEqual(await self.editor.diagnostics(uri, 3), [])
         # The base is in another file.
-        ask = place(text, "llama_demo with", types.DefinitionParams, uri)
+        ask = request_at(text, "llama_demo with", types.DefinitionParams, uri)
         [location] = await self.editor.text_document_definition_async(ask)
         self.assertEqual(location.uri, (ROOT / "arch/llama_demo.canon").as_uri())
         hover = await self.editor.text_document_hover_async(
-            place(text, "llamacanon_demo", types.HoverParams, uri)
+            request_at(text, "llamacanon_demo", types.HoverParams, uri)
         )
         self.assertIn("parameters, 2 layers", hover.contents.value)
         tokens = await self.editor.text_document_semantic_tokens_full_async(
@@ -122,8 +122,8 @@ class Client(unittest.IsolatedAsyncioTestCase):
     async def test_text_beyond_ascii(self):
         text = "// 𝄞 é\n/* 𝄞 */ block f(x) { x }\n"
         uri = self.editor.open(Path(self.folder.name) / "a.canon", text)
-        found = await self.editor.diagnostics(uri, 1)
-        self.assertEqual((found[0].range.start.line, found[0].range.start.character), (1, 0))
+        diagnostics = await self.editor.diagnostics(uri, 1)
+        self.assertEqual((diagnostics[0].range.start.line, diagnostics[0].range.start.character), (1, 0))
         text = "// 𝄞 é\nblock f(x) { /// 𝄞\n  y = x + x\n  y }\n"
         self.editor.change(uri, 2, text)
         edits = await self.editor.text_document_formatting_async(
@@ -139,13 +139,13 @@ class Client(unittest.IsolatedAsyncioTestCase):
         text = "mlp f(x) {\n  up = linear a (x, dim)\n  linear b (up, dim)\n}\n"
         uri = self.editor.open(folder / "a.canon", text)
         await self.editor.diagnostics(uri, 1)
-        ask = place(text, "up, dim", types.RenameParams, uri, new_name="high")
+        ask = request_at(text, "up, dim", types.RenameParams, uri, new_name="high")
         edit = await self.editor.text_document_rename_async(ask)
         self.assertEqual(len(edit.changes[uri]), 2)
-        found = await self.editor.text_document_completion_async(
-            place(text, "x, dim", types.CompletionParams, uri)
+        completions = await self.editor.text_document_completion_async(
+            request_at(text, "x, dim", types.CompletionParams, uri)
         )
-        labels = {item.label for item in found.items}
+        labels = {item.label for item in completions.items}
         self.assertLessEqual({"x", "dim", "bias", "sigmoid"}, labels)
 
     async def test_a_recipe_and_a_lock(self):
@@ -153,14 +153,14 @@ class Client(unittest.IsolatedAsyncioTestCase):
         text = path.read_text()
         uri = self.editor.open(path)
         self.assertEqual(await self.editor.diagnostics(uri, 1), [])
-        hover = await self.editor.text_document_hover_async(place(text, "lr = ", types.HoverParams, uri))
+        hover = await self.editor.text_document_hover_async(request_at(text, "lr = ", types.HoverParams, uri))
         self.assertIn("Base learning rate", hover.contents.value)
         path = ROOT / "lockfiles/demo.lock"
         text = path.read_text()
         uri = self.editor.open(path)
         self.assertEqual(await self.editor.diagnostics(uri, 1), [])
         hover = await self.editor.text_document_hover_async(
-            place(text, "demo-llama-seed1 =", types.HoverParams, uri)
+            request_at(text, "demo-llama-seed1 =", types.HoverParams, uri)
         )
         self.assertIn("the id of one run", hover.contents.value)
 

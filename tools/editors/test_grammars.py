@@ -1,7 +1,7 @@
-"""The grammar for tree-sitter reads every committed file of the language.
+"""The grammar for tree-sitter reads every committed `.canon` file and the valid examples of LANGUAGE.md.
 
-In: the generated parser, compiled here with the C compiler, and all `.canon` files. Out: failures of unittest. Must stay
-true: a file without a tree, or with an error in it, fails; so does a query that names nothing of the grammar.
+The C compiler compiles the generated parser here. A file without a tree, or with an error in it, fails; so does a query
+that names nothing of the grammar.
 """
 
 import ctypes
@@ -66,13 +66,13 @@ class Grammar(unittest.TestCase):
         self.assertGreater(len(names), 80)
         # Inputs of the tests of errors are wrong on purpose.
         names = [name for name in names if not name.startswith(("tests/cases", "tools/fuzz/"))]
-        found = {name: self.wrong((ROOT / name).read_text()) for name in names}
-        self.assertEqual({name: why for name, why in found.items() if why}, {})
+        errors = {name: self.wrong((ROOT / name).read_text()) for name in names}
+        self.assertEqual({name: error for name, error in errors.items() if error}, {})
 
     def test_every_example_has_a_tree(self):
         examples = documented()
         self.assertGreater(len(examples), 8)
-        self.assertEqual([why for why in map(self.wrong, examples) if why], [])
+        self.assertEqual([error for error in map(self.wrong, examples) if error], [])
 
     def test_an_error_is_seen(self):
         self.assertIsNotNone(self.wrong("block f(x) { = }"))
@@ -82,8 +82,8 @@ class Grammar(unittest.TestCase):
         query = Query(self.language, (GRAMMAR / "queries/highlights.scm").read_text())
         text = (ROOT / "std/attention.canon").read_text().encode()
         tree = Parser(self.language).parse(text)
-        found = QueryCursor(query).captures(tree.root_node)
-        words = {name: {text[n.start_byte : n.end_byte].decode() for n in nodes} for name, nodes in found.items()}
+        captures = QueryCursor(query).captures(tree.root_node)
+        words = {name: {text[n.start_byte : n.end_byte].decode() for n in nodes} for name, nodes in captures.items()}
         self.assertIn("attention", words["function"])
         self.assertIn("linear", words["function.call"])
         self.assertIn("wq", words["property"])

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Packs a release: `tools/packaging/archive.sh BINARIES OUT` writes OUT/canonc-VERSION-x86_64-linux.tar.gz and its sha256.
 #
-# In: a folder with programs (tools/packaging/binaries.sh), and this clone. Out: programs, documentation, manual pages, shell
-# completions, licences. Must stay true: the same programs and commit give the same bytes, whoever packs them, when and
+# BINARIES is the folder that tools/packaging/binaries.sh prints. The archive has the programs, documentation, manual
+# pages, shell completions and licences. The same programs and commit give the same bytes, whoever packs them, when and
 # where.
 set -euo pipefail
 binaries="$(cd "${1:?a folder with programs}" && pwd)"

@@ -1,8 +1,8 @@
 """Prints the licences of everything that is compiled into the programs: `python3 tools/packaging/licences.py`.
 
-In: `cargo metadata`, and the licence files of each crate's source. Out: a list of crates with their licences, then every
-text once, with the crates that it belongs to. Must stay true: each crate has a text, or the text of its licence is that of
-another crate; otherwise the script fails. The output depends on Cargo.lock alone.
+The output is a list of crates with their licences, then every text once, with the crates that it belongs to. A crate
+without a licence file gets the standard text of its licence; if that is not known, the script fails. The output depends
+on Cargo.lock alone.
 """
 
 import json
@@ -69,13 +69,13 @@ def linked(graph: dict) -> list[dict]:
             if any(kind["kind"] is None for kind in dependency["dep_kinds"]):
                 waiting.append(dependency["pkg"])
     own = set(graph["workspace_members"])
-    found = [packages[one] for one in seen - own]
-    return sorted(found, key=lambda package: (package["name"], package["version"]))
+    foreign = [packages[one] for one in seen - own]
+    return sorted(foreign, key=lambda package: (package["name"], package["version"]))
 
 
 def texts(folder: str) -> dict[str, str]:
     """The licence files below a folder, by their names in it."""
-    found = {}
+    by_name = {}
     for at, folders, files in os.walk(folder):
         inside = os.path.relpath(at, folder)
         folders.sort()
@@ -88,8 +88,8 @@ def texts(folder: str) -> dict[str, str]:
                 with open(path, encoding="utf-8", errors="replace") as file:
                     text = "\n".join(line.rstrip() for line in file.read().strip().splitlines())
                 if len(text) > 100:  # a line that points at another file is no text
-                    found[os.path.normpath(os.path.join(inside, name))] = text
-    return found
+                    by_name[os.path.normpath(os.path.join(inside, name))] = text
+    return by_name
 
 
 def choices(expression: str) -> list[str]:
@@ -108,13 +108,13 @@ def main() -> None:
     owners, without = defaultdict(list), []
     for package in packages:
         name = f"{package['name']} {package['version']}"
-        found = texts(os.path.dirname(package["manifest_path"]))
-        for file, text in found.items():
+        files = texts(os.path.dirname(package["manifest_path"]))
+        for file, text in files.items():
             owners[text].append(f"{name} ({file})")
             if is_mit(text):
                 # Without the line of its owner.
                 standard.setdefault("MIT", text[text.index("Permission is hereby") :])
-        if not found:
+        if not files:
             without.append((name, package["license"] or ""))
     for name, expression in without:
         usable = [choice for choice in choices(expression) if choice in standard]

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the last commit twice and compares the programs: `tools/packaging/reproduce.sh [CARGO OPTION...]`.
 #
-# In: this clone's last commit, its libtorch. Out: exit code 0 and the digests if both builds are equal, 1 if not. The
-# folders have different names, and the second build's target folder is outside its clone. It takes two release builds,
-# so it is for releases and not in CI.
+# It prints their digests if both builds are equal, and exits with code 1 if not. The two clones have different names, the
+# second build's target folder is outside its clone, and both use this clone's libtorch. It takes two release builds, so
+# it is for releases and not in CI.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 clone="$(pwd -P)"

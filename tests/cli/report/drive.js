@@ -1,6 +1,6 @@
 /* Works a report as a person does, by its buttons, lists, boxes and keys, and leaves what it saw as JSON in #driven.
-   In: the page, all its scripts run, and ONLY, the steps to take; none means all. Must stay true: nothing of the page is called but to look at it; a step that throws
-   is told in `broken`, so that the test names it. */
+   ONLY names the steps to take, and none means all. The page's own functions are called only to read their results. A
+   step that throws is listed in `broken`, so that the test names it. */
 (async () => {
   const saw = { broken: [] };
   const $ = id => document.getElementById(id);
@@ -55,8 +55,8 @@
     const { u, spec } = chart("training loss");
     await settled();
     const box = u.over.getBoundingClientRect(), line = spec.lines.find(line => line.label === "treated #1");
-    const place = { clientX: box.left + u.valToPos(75.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true };
-    for (const what of ["mousedown", "mouseup", "click"]) u.over.dispatchEvent(new MouseEvent(what, place));
+    const point = { clientX: box.left + u.valToPos(75.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true };
+    for (const what of ["mousedown", "mouseup", "click"]) u.over.dispatchEvent(new MouseEvent(what, point));
     await settled();
     const chosen = state.selected.map(at => RUNS[at].label);
     press("Escape");
@@ -77,7 +77,7 @@
     [...document.querySelectorAll("#panel button")].find(one => one.textContent.startsWith("arch = ")).click();
     return { ...seen, after: rows().length };
   });
-  await step("searched", () => { type("text", "seeds.init=12 plain", "input"); const found = rows(); type("text", "", "input"); return found; });
+  await step("searched", () => { type("text", "seeds.init=12 plain", "input"); const matching = rows(); type("text", "", "input"); return matching; });
   await step("hidden", () => { document.querySelector("#legend tr[data-run='1'] input").click(); const drawn = Object.keys(lines("training loss")); document.querySelector("#legend tr[data-run='1'] input").click(); return drawn; });
   await step("coloured", () => { const before = colourOf(RUNS[0]) === colourOf(RUNS[1]); type("colour", "seeds.init", "change"); const after = colourOf(RUNS[0]) === colourOf(RUNS[1]); const groups = [...document.querySelectorAll("#legend tr.head b")].map(one => one.textContent); type("colour", "arm", "change"); return { before, after, groups }; });
   await step("metric", () => { type("pairs-of", "eval_loss", "change"); const seen = lines("pair 0"); type("pairs-of", "training loss", "change"); return seen; });
@@ -110,7 +110,7 @@
   await step("warned", () => [...document.querySelectorAll(".warnings li")].map(one => ({ text: one.textContent, shown: one.checkVisibility() })));
   const both = (a, b) => { press("Escape"); for (const run of [a, b]) document.querySelector(`#legend tr[data-run='${run.index}'] .name`).click(); const selected = charts.find(one => one.spec.key === "selected"); return { verdict: $("verdict").textContent, exploratory: $("exploratory") && $("exploratory").textContent, note: selected ? selected.spec.note : null }; };
   const first = (part, role) => RUNS.find(run => run.part === part && run.role === role);
-  await step("declared", () => ({ ...both(first(RUNS[OWN - 1].part, "base"), first(RUNS[OWN - 1].part, "treatment")), unjudged: PAIRS.filter(pair => !pair.published).flatMap(pair => pair.lines).filter(({ treated, base }) => { const found = judged(base, treated); return !found || !found.declared || found.headline == null; }).length }));
+  await step("declared", () => ({ ...both(first(RUNS[OWN - 1].part, "base"), first(RUNS[OWN - 1].part, "treatment")), unjudged: PAIRS.filter(pair => !pair.published).flatMap(pair => pair.lines).filter(({ treated, base }) => { const judgement = judged(base, treated); return !judgement || !judgement.declared || judgement.headline == null; }).length }));
   await step("crossed", () => RUNS.some(run => run.part === 1) ? both(first(0, "base"), first(1, "treatment")) : null);
   press("Escape");
   // Numbers of a table that have neither a unit nor a head that says what is counted.

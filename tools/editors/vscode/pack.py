@@ -1,7 +1,7 @@
-"""Packs this folder as canonc.vsix, which VS Code, VSCodium, Cursor and Theia install.
+"""Packs this folder for VS Code, VSCodium, Cursor and Theia: `pack.py [OUT]`, by default canonc.vsix here.
 
-In: package.json and the modules that `npm ci` installed. Out: a zip file; equal folders give equal bytes. Must stay
-true: the manifest says what package.json says.
+The zip file has the extension, the modules that `npm ci` installed, and a manifest made from package.json. Equal folders
+give equal bytes.
 """
 
 import json

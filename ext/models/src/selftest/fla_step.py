@@ -1,8 +1,9 @@
-"""The training step of a model with flash-linear-attention's layers, for `canonc selftest`.
+"""Times a training step of a model with flash-linear-attention's layers, for `canonc selftest`.
 
-In: the sizes of a model. Out: one line of JSON, {"step_s": seconds}, the median; or {"missing": package} if a package is
-not installed. The model is canonc's: norm and layer, norm and SwiGLU, with residuals; the layer is fla's own module, run
-as it is. The rest is PyTorch, compiled if --mode says so. The step is forward, backward, clipping and AdamW.
+The options are the sizes of the model. It prints one line of JSON: {"step_s": seconds}, the median, or
+{"missing": package} if a package is not installed. The model is canonc's: norm and layer, norm and SwiGLU, with
+residuals; the layer is fla's own module, run as it is. The rest is PyTorch, compiled if --mode says so. The step is
+forward, backward, clipping and AdamW.
 """
 
 import argparse
@@ -18,10 +19,10 @@ def missing():
     """The first package that is not installed. fla's kernels without its layers are a package of their own."""
     for name in ("torch", "fla", "fla.layers"):
         try:
-            found = importlib.util.find_spec(name)
+            spec = importlib.util.find_spec(name)
         except ModuleNotFoundError:
-            found = None
-        if found is None:
+            spec = None
+        if spec is None:
             return name
     return None
 
