@@ -1,5 +1,5 @@
-/* Charts. In: runs and the state. Out: uPlot charts in the page, one x-range and one cursor for all. Must stay true:
-   every chart's lines are made by `specs`, which exports read too; ranges and hovering are told to all charts. */
+/* The charts of the page, by uPlot, with one x-range and one cursor for all.
+   `specs` makes every chart's lines, for the page and for exports. */
 
 let charts = [];
 
@@ -23,8 +23,8 @@ function specs() {
   });
   const section = name => name === "training loss" ? "loss" : name === "tokens per second" ? "speed" : LATER.has(name) ? "optimiser" : own.has(name) ? "measures" : "published benchmarks";
   const all = names.map(name => ({ ...of(name), section: section(name) }));
-  const [loss, rest] = [all.filter(spec => spec.section === "loss"), all.filter(spec => spec.section !== "loss")];
-  return [...loss, ...PAIRS.map(pairSpec), ...selectedSpec(), ...rest].filter(spec => spec.lines.length);
+  const [loss, others] = [all.filter(spec => spec.section === "loss"), all.filter(spec => spec.section !== "loss")];
+  return [...loss, ...PAIRS.map(pairSpec), ...selectedSpec(), ...others].filter(spec => spec.lines.length);
 }
 
 /* The mean of each arm with several runs, at the steps that all of them have. */
@@ -72,11 +72,11 @@ function pairSpec(pair, number) {
     const xs = AXES[state.x].of(first.base, single.steps);
     if (xs) band = { xs, values: single.values };
   } else if (pair.published && pair.jitter != null) band = { jitter: pair.jitter };
-  const others = shown.map(({ treated, base }) => [judged(base, treated), treated]).filter(([found]) => found);
-  const firsts = others.map(([found]) => found.other).filter(step => step != null);
+  const judgements = shown.map(({ treated, base }) => judged(base, treated)).filter(Boolean);
+  const firsts = judgements.map(judgement => judgement.other).filter(step => step != null);
   const batches = pair.published
     ? shown.filter(({ treated, base }) => treated.data === "other" || base.data === "other").map(({ treated, base }) => `⚑ ${(treated.data === "other" ? treated : base).name} most likely saw another data order`).join("; ")
-    : !others.length ? "" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : "equal batches at every step";
+    : !judgements.length ? "" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : "equal batches at every step";
   const noted = pair.published
     ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
     : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`

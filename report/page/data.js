@@ -1,5 +1,5 @@
-/* Numbers. In: the JSON in the page. Out: runs with their series on any axis, smoothed, thinned no further, and paired.
-   Must stay true: nothing here draws or listens; a published run is a run marked so; a difference is of equal steps. */
+/* The runs of the page, from its JSON: their series on any axis, smoothed, and the differences of pairs.
+   Published runs are in the same list, with `published` set. A difference has only steps that both runs have. */
 
 const PAGE = JSON.parse(document.getElementById("data").textContent);
 
@@ -16,9 +16,9 @@ const RUNS = PAGE.runs.map((run, index) => {
   for (const field of PAGE.fields) fields[field.path] = field.values[field.of[index]];
   const series = {};
   for (const name in run.series) series[name] = unpack(run.series[name]);
-  const place = run.at ? ` (${run.at})` : "";
-  const label = run.seed == null ? run.name : `${run.arm}${place} #${run.seed}`;
-  fields.arm = run.arm + place;
+  const point = run.at ? ` (${run.at})` : "";
+  const label = run.seed == null ? run.name : `${run.arm}${point} #${run.seed}`;
+  fields.arm = run.arm + point;
   if (run.seed != null) fields.seed = String(run.seed);
   return { ...run, index, fields, series, label, published: false };
 });
@@ -150,9 +150,9 @@ function judged(a, b) {
         : "as published, no training key differs beside the Canon layers",
     };
   }
-  const found = PAGE.judged.find(pair => (pair.a === a.index && pair.b === b.index) || (pair.a === b.index && pair.b === a.index));
-  return found && {
-    first: RUNS[found.a], second: RUNS[found.b], headline: found.headline, design: found.design,
-    declared: found.declared, differs: found.differs, other: found.other_batch,
+  const judgement = PAGE.judged.find(pair => (pair.a === a.index && pair.b === b.index) || (pair.a === b.index && pair.b === a.index));
+  return judgement && {
+    first: RUNS[judgement.a], second: RUNS[judgement.b], headline: judgement.headline, design: judgement.design,
+    declared: judgement.declared, differs: judgement.differs, other: judgement.other_batch,
   };
 }

@@ -1,6 +1,5 @@
-/* What is shown, to take away. In: the same lines that the charts draw. Out: CSV with one line a point, PNG with
-   every chart and who is who. Must stay true: exactly what is shown, in its range; names are quoted so that no
-   spreadsheet reads them as formulas. */
+/* Exports of what the charts show, in the range that they show: CSV with one row a point, and PNG with every chart and
+   the names of the runs. */
 
 /* Quoted where needed; what a spreadsheet would run gets an apostrophe before it. */
 function csvCell(value) {

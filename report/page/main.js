@@ -1,5 +1,5 @@
-/* Putting it together. In: the page as it was loaded. Out: the page drawn, and drawn again on every change. Must stay
-   true: the focus stays where it was; every key that does something stands in KEYS, which the help shows. */
+/* Draws the page when it is loaded, and again on every change, and handles keys.
+   Drawing again keeps the focus where it was. KEYS has every key but the arrows of a chart, and the help shows it. */
 
 const SECTIONS = ["loss", "measures", "optimiser", "speed", "published benchmarks"];
 /* Sections in `open` are those whose state the reader changed. */
@@ -88,8 +88,8 @@ const KEYS = [
 document.addEventListener("keydown", event => {
   const typing = event.target.matches("input[type=text], input[type=number], select");
   if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("keys").open || (typing && event.key !== "Escape")) return;
-  const found = KEYS.find(([key]) => key === event.key);
-  if (found) { event.preventDefault(); found[2](); }
+  const binding = KEYS.find(([key]) => key === event.key);
+  if (binding) { event.preventDefault(); binding[2](); }
 });
 document.getElementById("key-list").append(...KEYS.flatMap(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]), el("dt", {}, el("kbd", {}, "← →")), el("dd", {}, "move the cursor of the chart that has the focus; with shift further"), el("dt", {}, "drag"), el("dd", {}, "select a range; double-click for all of it"), el("dt", {}, "click"), el("dd", {}, "on a line, a name or a table row: select a run; two are compared"));
 document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());

@@ -1,6 +1,5 @@
-/* What the reader works with: the bar over the charts, the list of runs, what two runs differ in. In: the state. Out:
-   elements, and changes of the state. Must stay true: words of files become text nodes, never markup; everything is
-   a button, box or list that the keyboard reaches. */
+/* What the reader works with: the bar over the charts, the list of runs, and what two selected runs differ in.
+   Text from files becomes text nodes, never markup. Every control is a button, box or list that the keyboard reaches. */
 
 function el(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -70,11 +69,11 @@ function panel() {
     return [...head, ...members.map(runRow)];
   });
   const pair = state.selected.length === 2 && judged(...state.selected.map(at => RUNS[at]));
-  const found = state.selected.length === 2 ? el("button", { type: "button", id: "to-two", title: "what the two selected runs differ in", onclick: () => document.getElementById("two").scrollIntoView() }, `${pair && pair.headline || "the two selected runs"} ↓`) : null;
+  const jump = state.selected.length === 2 ? el("button", { type: "button", id: "to-two", title: "what the two selected runs differ in", onclick: () => document.getElementById("two").scrollIntoView() }, `${pair && pair.headline || "the two selected runs"} ↓`) : null;
   return [
     fieldList("colour", "colour", "colour by"), fieldList("shade", "shade", "shade by", "nothing"),
     el("div", { class: "row" }, el("label", { for: "text" }, "filter"), text),
-    el("div", { class: "row" }, el("span"), el("div", { class: "filter" }, paths, values)), ...chips, ...(found ? [found] : []),
+    el("div", { class: "row" }, el("span"), el("div", { class: "filter" }, paths, values)), ...chips, ...(jump ? [jump] : []),
     el("table", { id: "legend" }, el("thead", {}, el("tr", {}, el("th", { id: "where", scope: "col", "aria-live": "polite" }, `${RUNS.filter(isShown).length} of ${RUNS.length} runs`), el("th", { id: "what", scope: "col" }, "value"), el("th", { scope: "col", title: "minus the run it is paired with" }, "Δ pair"))),
       el("tbody", {}, ...rows)),
   ];
@@ -137,25 +136,25 @@ function select(index) {
 }
 
 /* A pair that nobody declared before the runs is marked so. */
-function exploratory(a, b, found) {
-  if (found && found.declared) return null;
-  const why = a.published || b.published ? "one of them is published" : a.part !== b.part || a.part == null ? "no comparison holds both runs" : "their comparison does not pair them";
-  return el("p", { class: "amber", id: "exploratory" }, `exploratory: selected by hand; ${why}, so no declared test covers this pair`);
+function exploratory(a, b, judgement) {
+  if (judgement && judgement.declared) return null;
+  const reason = a.published || b.published ? "one of them is published" : a.part !== b.part || a.part == null ? "no comparison holds both runs" : "their comparison does not pair them";
+  return el("p", { class: "amber", id: "exploratory" }, `exploratory: selected by hand; ${reason}, so no declared test covers this pair`);
 }
 
 /* What two selected runs differ in, as their locks say. */
 function two() {
   if (state.selected.length !== 2) return [];
   const [a, b] = state.selected.map(at => RUNS[at]);
-  const found = judged(a, b);
-  const [first, second] = found ? [found.first, found.second] : [a, b];
-  const known = found && found.headline != null;
-  const differs = known ? found.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
-  const batches = a.published || b.published || !found ? "" : found.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${found.other} on.`;
-  const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[found.design] || ""}`, id: "verdict" }, `design: ${found.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
+  const judgement = judged(a, b);
+  const [first, second] = judgement ? [judgement.first, judgement.second] : [a, b];
+  const known = judgement && judgement.headline != null;
+  const differs = known ? judgement.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
+  const batches = a.published || b.published || !judgement ? "" : judgement.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${judgement.other} on.`;
+  const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[judgement.design] || ""}`, id: "verdict" }, `design: ${judgement.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
   const cell = value => el("td", {}, value == null ? el("span", { class: "soft" }, "nothing") : el("code", {}, value));
   return [
-    el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, exploratory(a, b, found), el("p", { class: "soft" }, batches),
+    el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, exploratory(a, b, judgement), el("p", { class: "soft" }, batches),
     el("div", { class: "wide" }, el("table", { id: "differences" }, el("thead", {}, el("tr", {}, ...["field", "kind", first.label, second.label, ""].map(text => el("th", { scope: "col" }, text)))),
       el("tbody", {}, ...differs.map(([kind, path, one, other, note]) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, path)), el("td", { class: kind === "confound" || kind === "training" ? "bad" : "soft" }, kind), cell(one), cell(other), el("td", { class: "soft" }, note)))))),
   ].filter(Boolean);

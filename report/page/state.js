@@ -1,5 +1,6 @@
-/* What is shown and how. In: choices of the reader. Out: one value that the rest draws from, kept in the address, so
-   that a link brings the same view. Must stay true: the address is read as data, checked key by key. */
+/* What the page shows and how: the reader's choices, and the colours and dashes that follow from them.
+   The choices are kept in the address, so that a link brings the same view. Each key of an address is checked, since anyone
+   may have written it. */
 
 const FRESH = {
   // Beside published runs, which are a thousand times as long, one's own would be a dot.
@@ -33,10 +34,10 @@ const CHECKS = {
 };
 
 function restore() {
-  let found;
-  try { found = JSON.parse(decodeURIComponent(location.hash.slice(1))); } catch { return; }
-  if (found === null || typeof found !== "object") return;
-  for (const key in CHECKS) if (Object.hasOwn(found, key) && CHECKS[key](found[key])) state[key] = found[key];
+  let saved;
+  try { saved = JSON.parse(decodeURIComponent(location.hash.slice(1))); } catch { return; }
+  if (saved === null || typeof saved !== "object") return;
+  for (const key in CHECKS) if (Object.hasOwn(saved, key) && CHECKS[key](saved[key])) state[key] = saved[key];
 }
 
 function remember() {
