@@ -9,12 +9,12 @@ Options: words after `--` are passed to each program, such as part of a test's n
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CARGO = os.environ.get("CARGO", "cargo")
@@ -38,14 +38,17 @@ def built():
             programs.append((f"{package} {target['kind'][0]} {target['name']}", artifact["executable"], folder))
     if cargo.wait() != 0:
         sys.exit(cargo.returncode)
+    if not programs:
+        sys.exit("error: cargo built no test program, so there is nothing to run")
     return programs
 
 
 def variables():
-    """Those that cargo would set: `[env]` of .cargo/config.toml."""
-    with open(os.path.join(ROOT, ".cargo", "config.toml"), encoding="utf-8") as file:
-        plain = re.findall(r'^(\w+) = "([^"]*)"$', file.read(), re.M)
-    return {name: value for name, value in plain if name not in os.environ}
+    """Those that cargo would set: `[env]` of .cargo/config.toml, but for LIBTORCH, which only a build reads."""
+    with open(os.path.join(ROOT, ".cargo", "config.toml"), "rb") as file:
+        table = tomllib.load(file)["env"]
+    plain = {name: value for name, value in table.items() if isinstance(value, str)}
+    return {name: value for name, value in plain.items() if name not in os.environ}
 
 
 def main():
