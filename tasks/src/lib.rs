@@ -1,8 +1,11 @@
 //! Synthetic tasks for language models: samples of Depo, Brevo, Capo, Mano, Lano and multi-hop questions.
 //!
 //! A task is one file: its row (parameters with bounds, defaults and meaning; metrics; what is special about it) and its
-//! generator, whose samples are token for token those of the published script. [`DEFINITIONS`] lists the rows; nothing
-//! else in the workspace needs to know a task by its name. The order of draws never changes under one revision.
+//! generator, whose samples are token for token those of the published script. [`DEFINITIONS`] lists the rows,
+//! which everything else reads. By name it uses only what no other task has: the bits of Capo
+//! (`runtime/src/evaluate.rs`, `runtime/src/evaluate/knowledge.rs`) and the right answers of multi-hop questions
+//! (`ext/models/src/answer.rs`); `canonc new` writes a recipe of Depo. The order of draws never changes under one
+//! revision.
 //!
 //! `cpython` makes the draws; `arguments` reads parameters as their rows say; `task` is what all tasks have in common. The
 //! tasks are those of "Physics of Language Models: Part 4.1", appendix A.
