@@ -1,5 +1,5 @@
 //! `canonc import` and `canonc export` as processes, on classes of `transformers` that are not among the released ones.
-//! `interop/tests/foreign/stock.rs` reads the texts of the archs.
+//! `ext/interop/tests/foreign/stock.rs` reads the texts of the archs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

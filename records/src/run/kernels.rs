@@ -122,7 +122,8 @@ fn words(placeholder: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether this implementation exists on any machine; `execute/choose.rs` chooses for the current one.
+/// Whether this implementation exists on any machine; `runtime/src/execute/choose.rs` chooses for the
+/// current one.
 pub fn is_path(path: &str) -> bool {
     PATHS.iter().any(|form| fits(form, path))
 }

@@ -1,5 +1,5 @@
-//! Generates the parser of the tree-sitter grammar, `src/parser.c` and its headers, from `src/grammar.json`. `--check`
-//! compares instead of writing, and exits with 1 if the files differ.
+//! Generates the parser of the tree-sitter grammar, `src/parser.c` and its headers, from
+//! `tree-sitter-canon/src/grammar.json`. `--check` compares instead of writing, and exits with 1 if the files differ.
 
 use std::path::Path;
 use std::process::ExitCode;
