@@ -12,6 +12,7 @@ mod lang {
     mod erasure;
     mod fuzz;
     mod hashes;
+    mod mentions;
     mod one_id;
     mod refusals;
     mod reorder;

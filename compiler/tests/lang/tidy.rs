@@ -8,20 +8,22 @@ use support::programs::{files, read, root};
 
 use super::rings::{code_of, crates};
 
-/// Files that git ignores, and git itself.
-const SKIPPED: [&str; 6] = ["target", "third_party", "runs", "demo", "__pycache__", ".git"];
+/// What git ignores at the root, and git itself.
+const SKIPPED: [&str; 7] = ["target", "third_party", "runs", "demo", "playground", ".gpu", ".git"];
+
+/// Folders that Python and npm make, anywhere.
+const MADE: [&str; 2] = ["__pycache__", "node_modules"];
 
 /// All files of the repository, sorted, with paths from its root.
-fn all() -> Vec<String> {
+pub(super) fn all() -> Vec<String> {
     fn walk(folder: &Path, files: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
             let entry = entry.unwrap();
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             if entry.file_type().unwrap().is_dir() {
-                // Ignored at the root only, except for Python's, which can be anywhere.
-                let may_skip = folder == root() || name == "__pycache__";
-                if !(may_skip && SKIPPED.contains(&name.as_ref())) {
+                let is_skipped = folder == root() && SKIPPED.contains(&name.as_ref());
+                if !is_skipped && !MADE.contains(&name.as_ref()) {
                     walk(&path, files);
                 }
             } else if !(folder == root() && SKIPPED.contains(&name.as_ref())) {
