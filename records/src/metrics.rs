@@ -6,6 +6,7 @@
 mod number;
 mod questions;
 mod record;
+mod score;
 mod suites;
 
 use std::fs::{File, OpenOptions};
@@ -18,9 +19,9 @@ use dsl::Problem;
 use crate::fault::{Faults, Point};
 use crate::run::{cannot_read, cannot_write, in_place, parent, sync_folder};
 
-pub use questions::Asked;
-pub use questions::Questions;
-pub use record::{Evaluation, Record, Score, Start, Step};
+pub use questions::{Asked, Questions};
+pub use record::{Evaluation, Record, Start, Step};
+pub use score::Score;
 pub use suites::{SuiteScores, mismatch as mismatch_of_suites};
 
 const TAG: &str = "canonc.metrics.v1";

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use compiler::digest::Digest;
+use data::batch::{Answer, Batch};
 use serde_json::Value;
 
-use super::Score;
-use data::batch::{Answer, Batch};
+use super::score::Score;
 
 /// Every scored question, in the order of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,9 @@ use serde_json::Value;
 use tasks::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY};
 
 use super::number::{float, read_float};
-use super::suites;
-use super::{Questions, SuiteScores};
+use super::questions::Questions;
+use super::score::Score;
+use super::suites::{self, SuiteScores};
 
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,28 +81,6 @@ pub struct Evaluation {
     pub suites: Vec<SuiteScores>,
 }
 
-/// A count out of a total.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Score {
-    /// Number that are right.
-    pub right: u64,
-    /// Number of all.
-    pub of: u64,
-}
-
-impl Score {
-    /// Counts one more answer.
-    pub fn add(&mut self, right: bool) {
-        self.of += 1;
-        self.right += u64::from(right);
-    }
-
-    /// As a fraction of 1; `None` if the total is 0.
-    pub fn ratio(self) -> Option<f64> {
-        (self.of > 0).then(|| self.right as f64 / self.of as f64)
-    }
-}
-
 impl Evaluation {
     /// The score over all levels.
     pub fn exact(&self) -> Score {
@@ -146,11 +125,11 @@ impl Record {
                 let mut text = format!(
                     "{{\"kind\":\"eval\",\"step\":{step},\"{EVAL_LOSS}\":{},\"counted\":{counted},\"{TOKEN_ACCURACY}\":{},\"{EXACT_MATCH}\":{{",
                     optional(*nll),
-                    score(*tokens),
+                    tokens.text(),
                 );
                 for (at, (level, answers)) in answers.iter().enumerate() {
                     let comma = if at == 0 { "" } else { "," };
-                    let _ = write!(text, "{comma}\"{level}\":{}", score(*answers));
+                    let _ = write!(text, "{comma}\"{level}\":{}", answers.text());
                 }
                 text.push('}');
                 for (at, (name, value)) in measures.iter().enumerate() {
@@ -307,9 +286,9 @@ impl Members<'_> {
             step: self.count("step")?,
             nll: self.mean(EVAL_LOSS)?,
             counted: self.count("counted")?,
-            tokens: read_score(self.0.get(TOKEN_ACCURACY)?)?,
+            tokens: Score::read(self.0.get(TOKEN_ACCURACY)?)?,
             answers: answers
-                .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
+                .map(|(level, score)| Some((level.parse().ok()?, Score::read(score)?)))
                 .collect::<Option<_>>()?,
             measures,
             questions: match self.0.get("questions") {
@@ -330,14 +309,6 @@ fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     }
     let mean = read_float(value)?;
     Some((counted > 0).then_some(mean))
-}
-
-fn score(Score { right, of }: Score) -> String {
-    format!("{{\"right\":{right},\"of\":{of}}}")
-}
-
-fn read_score(value: &Value) -> Option<Score> {
-    Some(Score { right: value.get("right")?.as_u64()?, of: value.get("of")?.as_u64()? })
 }
 
 #[cfg(test)]
