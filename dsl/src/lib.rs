@@ -23,17 +23,17 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod ast;
 pub mod limits;
+mod size;
+mod number;
+mod span;
+mod ast;
 mod diag;
 mod lex;
-mod number;
 mod parse;
 mod print;
-pub mod quote;
-mod size;
-mod span;
 mod tokens;
+pub mod quote;
 mod xml;
 
 /// The description of the language, `LANGUAGE.md`.
