@@ -205,6 +205,8 @@ kernels! {
     update: GradNorm Clip AdamW,
 }
 
+setting::displayed!(Activation, Gate, Mixed, MuonScale, RopeLayout, RopeScaling);
+
 /// What the files of kernels use.
 mod prelude {
     pub(super) use dsl::Decimal;

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use dsl::Decimal;
 
-use super::{Activation, Gate, Mixed, MuonScale, RopeLayout, RopeScaling};
 use crate::number::Root;
 use crate::value::{DType, Extent};
 
@@ -15,9 +14,10 @@ pub(super) trait Setting {
     fn text(&self, name: &str) -> Vec<String>;
 }
 
+/// Types whose settings are written as they are displayed.
 macro_rules! displayed {
     ($($type:ty),*) => {
-        $(impl Setting for $type {
+        $(impl $crate::kernel::setting::Setting for $type {
             fn text(&self, name: &str) -> Vec<String> {
                 vec![format!("{name} {self}")]
             }
@@ -25,8 +25,9 @@ macro_rules! displayed {
     };
 }
 
+pub(super) use displayed;
+
 displayed!(bool, i64, usize, Decimal, Root, Rc<str>, DType);
-displayed!(Activation, Gate, Mixed, MuonScale, RopeLayout, RopeScaling);
 
 impl<T: Display> Setting for Option<T> {
     fn text(&self, name: &str) -> Vec<String> {
