@@ -1,8 +1,8 @@
 //! The order of crates and files: three rings and extensions, and no circle between files.
 //!
 //! A crate uses only crates of its own ring or of those inside it, and nothing but the programs uses an extension. A module
-//! uses only modules listed above it in `lib.rs`, and no two files use one another. A file may use its own parent: a folder
-//! of modules is one idea.
+//! uses only modules listed above it in `lib.rs`, and no two files use one another; who uses a name that another module
+//! brings in uses the module that defines it too. A file may use its own parent: a folder of modules is one idea.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,6 +97,25 @@ fn program_of(text: &str) -> String {
     text[..end].lines().map(code_of).collect::<Vec<_>>().join("\n")
 }
 
+/// A module and those written inside of it between braces, with their texts.
+fn inline(module: Module, text: &str) -> Vec<(Module, String)> {
+    let (mut own, mut modules, mut lines) = (Vec::new(), Vec::new(), text.lines());
+    while let Some(line) = lines.next() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let ["mod", name, "{"] | [_, "mod", name, "{"] = words[..] {
+            let end = line.replace(line.trim_start(), "}");
+            let body: Vec<&str> =
+                lines.by_ref().take_while(|line| line.trim_end() != end).collect();
+            let child = [module.as_slice(), &[name.to_owned()]].concat();
+            modules.extend(inline(child, &body.join("\n")));
+        } else {
+            own.push(line);
+        }
+    }
+    modules.push((module, own.join("\n")));
+    modules
+}
+
 /// A crate's modules with their texts, without those that only tests compile.
 fn modules(files: &[(String, String)]) -> BTreeMap<Module, String> {
     let module = |name: &str| -> Module {
@@ -113,7 +132,7 @@ fn modules(files: &[(String, String)]) -> BTreeMap<Module, String> {
             }
         }
     }
-    let all = files.iter().map(|(name, text)| (module(name), program_of(text)));
+    let all = files.iter().flat_map(|(name, text)| inline(module(name), &program_of(text)));
     all.filter(|(path, _)| !tests.iter().any(|test| path.starts_with(test))).collect()
 }
 
@@ -135,80 +154,115 @@ fn items(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The paths of a `use` tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
-fn unfold(prefix: &[String], tree: &str, paths: &mut Vec<Module>) {
+/// What a module's text names.
+#[derive(Default)]
+struct Names {
+    /// What `use` lines bring in: each name, or `*`, and the path that it stands for.
+    imports: Vec<(String, Module)>,
+    /// All other paths.
+    paths: BTreeSet<Module>,
+}
+
+/// The imports of a `use` tree: `a::{b, c::d as e}` brings in `b` from `a::b` and `e` from `a::c::d`.
+fn unfold(prefix: &[String], tree: &str, imports: &mut Vec<(String, Module)>) {
     for item in items(tree).into_iter().map(str::trim).filter(|item| !item.is_empty()) {
         let (head, group) = item.split_once('{').map_or((item, None), |(a, b)| (a, Some(b)));
-        let head = head.split(" as ").next().unwrap_or(head);
+        let (head, alias) = head.split_once(" as ").map_or((head, None), |(a, b)| (a, Some(b)));
         let words = head.split("::").map(str::trim).filter(|word| !word.is_empty());
-        let path = [prefix, &words.map(str::to_owned).collect::<Vec<_>>()].concat();
-        match group {
-            Some(group) => unfold(&path, group.trim_end().trim_end_matches('}'), paths),
-            None => paths.push(path),
+        let mut path = [prefix, &words.map(str::to_owned).collect::<Vec<_>>()].concat();
+        if let Some(group) = group {
+            unfold(&path, group.trim_end().trim_end_matches('}'), imports);
+            continue;
         }
+        path.pop_if(|last| *last == "self");
+        let name = alias.map(|alias| alias.trim().to_owned()).or(path.last().cloned());
+        path.pop_if(|last| *last == "*");
+        imports.extend(name.map(|name| (name, path)));
     }
 }
 
-/// Paths in a text that begin with `crate`, `super` or `self`, in `use` lines and elsewhere.
-fn paths(text: &str) -> Vec<Module> {
-    let (mut paths, mut rest) = (Vec::new(), String::new());
+/// What a text names. A `use` line begins a line of its own, as rustfmt writes it.
+fn names(text: &str) -> Names {
+    let (mut names, mut rest) = (Names::default(), String::new());
     for (number, statement) in text.split("use ").enumerate() {
+        let before = rest.rsplit('\n').next().unwrap_or_default().trim();
+        let begins = before.is_empty() || (before.starts_with("pub") && !before.contains(' '));
         let tree = statement.split(';').next().unwrap_or_default();
-        let is_use = number > 0
-            && ["crate::", "super::", "self::"].iter().any(|root| tree.starts_with(root));
-        if is_use {
-            unfold(&[], tree, &mut paths);
+        let is_tree = |c: char| c.is_alphanumeric() || c.is_whitespace() || "_:{},*".contains(c);
+        if number > 0 && begins && tree.chars().all(is_tree) {
+            unfold(&[], tree, &mut names.imports);
             rest.push_str(&statement[tree.len()..]);
         } else {
             rest.push_str(statement);
         }
     }
     let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    for word in rest.split(|c| !is_word(c)) {
-        let parts: Vec<&str> = word.split("::").filter(|part| !part.is_empty()).collect();
-        let rooted = parts.first().is_some_and(|root| ["crate", "super", "self"].contains(root));
-        if rooted && parts.len() > 1 && !word.starts_with(':') {
-            paths.push(parts.into_iter().map(str::to_owned).collect());
+    for word in rest.split(|c| !is_word(c)).filter(|word| !word.starts_with(':')) {
+        let parts = word.split("::").filter(|part| !part.is_empty());
+        let path: Module = parts.map(str::to_owned).collect();
+        if path.len() > 1 {
+            names.paths.insert(path);
         }
     }
-    paths
+    names
+}
+
+/// The modules that a path leads to: the one it names, and the one that defines the item where the first only brings
+/// it in. Names that come by `*` may be from there.
+fn targets(modules: &BTreeMap<Module, Names>, from: &Module, path: &Module) -> BTreeSet<Module> {
+    let (mut targets, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut open = vec![(from.clone(), path.clone())];
+    while let Some((mut place, path)) = open.pop() {
+        let item = path.iter().position(|word| {
+            match word.as_str() {
+                "crate" => place.clear(),
+                "self" => {}
+                "super" => drop(place.pop()),
+                _ => place.push(word.clone()),
+            }
+            !modules.contains_key(&place)
+        });
+        if let Some(item) = item {
+            place.pop();
+            let imports = if seen.insert((place.clone(), path[item].clone())) {
+                modules[&place].imports.as_slice()
+            } else {
+                &[]
+            };
+            for (name, source) in imports {
+                if *name == path[item] {
+                    open.push((place.clone(), [source, &path[item + 1..]].concat()));
+                } else if name == "*" {
+                    open.push((place.clone(), [source, &path[item..]].concat()));
+                }
+            }
+        }
+        targets.insert(place);
+    }
+    targets
+}
+
+/// Kernels of `runtime` that are in a circle with their launches on a GPU, which take the types of operands from them.
+const LAUNCHED: [&str; 5] = ["canon", "loss", "rope", "scan", "update"];
+
+/// Whether a module is the launch of a kernel in [`LAUNCHED`], and `used` is that kernel.
+fn is_launch(module: &Module, used: &Module) -> bool {
+    let launch = |kernel| module.join("/") == format!("kernels/cuda/{kernel}");
+    LAUNCHED.iter().any(|kernel| used.join("/") == format!("kernels/{kernel}") && launch(kernel))
 }
 
 /// The modules of the crate that each module uses, but for its own parents.
 fn uses(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Module>> {
-    let target = |module: &Module, path: &[String]| {
-        let (mut base, mut rest) = (module.clone(), path);
-        if rest[0] == "crate" {
-            (base, rest) = (Module::new(), &rest[1..]);
-        } else if rest[0] == "self" {
-            rest = &rest[1..];
-        }
-        while rest.first().is_some_and(|word| word == "super") {
-            base.pop();
-            rest = &rest[1..];
-        }
-        let full = [base.as_slice(), rest].concat();
-        let prefixes = (1..=full.len())
-            .rev()
-            .filter_map(|length| modules.get_key_value(&full[..length]).map(|(module, _)| module));
-        prefixes.into_iter().next()
+    let names: BTreeMap<Module, Names> =
+        modules.iter().map(|(module, text)| (module.clone(), names(text))).collect();
+    let used = |module: &Module| {
+        let imports = names[module].imports.iter().map(|(_, path)| path);
+        let paths = imports.chain(&names[module].paths);
+        let used: BTreeSet<Module> = paths.flat_map(|path| targets(&names, module, path)).collect();
+        let known = modules.keys().filter(|other| used.contains(*other));
+        known.filter(|other| !module.starts_with(other) && !is_launch(module, other)).collect()
     };
-    let mut all = BTreeMap::new();
-    for (module, text) in modules {
-        let mut used: BTreeSet<&Module> =
-            paths(text).iter().filter_map(|path| target(module, path)).collect();
-        for (child, _) in modules.iter().filter(|(child, _)| {
-            child.len() == module.len() + 1 && child.starts_with(module) && !module.is_empty()
-        }) {
-            let name = child.last().map(|name| format!("{name}::")).unwrap_or_default();
-            if text.split(&name).next().is_some_and(|before| before.len() < text.len()) {
-                used.insert(child);
-            }
-        }
-        used.retain(|used| !module.starts_with(used));
-        all.insert(module, used);
-    }
-    all
+    modules.keys().map(|module| (module, used(module))).collect()
 }
 
 /// Whether `from` leads to `to` by one use or more.
@@ -239,6 +293,10 @@ fn circles(files: &[(String, String)]) -> Vec<String> {
     circular.map(|module| module.join("/")).collect()
 }
 
+fn below(user: &str, used: &str) -> String {
+    format!("{user} uses {used}, which lib.rs lists below it")
+}
+
 /// Uses of a module that `lib.rs` lists further down, as sentences.
 fn out_of_order(files: &[(String, String)]) -> Vec<String> {
     let lib = files.iter().find(|(name, _)| name == "lib.rs").map(|(_, text)| text.as_str());
@@ -254,8 +312,7 @@ fn out_of_order(files: &[(String, String)]) -> Vec<String> {
     for (module, used) in uses(&modules) {
         for used in used {
             if position(module).zip(position(used)).is_some_and(|(user, module)| module > user) {
-                let (module, used) = (module.join("/"), used.join("/"));
-                sentences.push(format!("{module} uses {used}, which lib.rs lists below it"));
+                sentences.push(below(&module.join("/"), &used.join("/")));
             }
         }
     }
@@ -293,15 +350,17 @@ fn modules_use_only_those_above_them_and_no_circle() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Files of a crate that is not there.
+fn files(texts: &[(&str, &str)]) -> Vec<(String, String)> {
+    texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
 #[test]
 fn a_planted_circle_or_climb_is_found() {
-    let files = |texts: &[(&str, &str)]| -> Vec<(String, String)> {
-        texts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
-    };
     let lib = ("lib.rs", "pub mod a;\npub mod b;\n");
     let order = files(&[lib, ("a.rs", "use crate::b::{B, C};\n"), ("b.rs", "")]);
     assert_eq!(circles(&order), [] as [&str; 0]);
-    assert_eq!(out_of_order(&order), ["a uses b, which lib.rs lists below it"]);
+    assert_eq!(out_of_order(&order), [below("a", "b")]);
     let siblings = [lib, ("a.rs", "mod x;\nmod y;\n"), ("a/x.rs", "use super::y;\n"), ("b.rs", "")];
     let circle = files(&[&siblings[..], &[("a/y.rs", "fn f() { super::x::g() }\n")]].concat());
     assert_eq!(circles(&circle), ["a/x", "a/y"]);
@@ -319,4 +378,40 @@ fn a_planted_circle_or_climb_is_found() {
     let manifest = "[package]\n\n[dependencies]\ncanonc-serve = { workspace = true }\n";
     assert_eq!(climbs("runtime", manifest, &folders).len(), 1);
     assert_eq!(climbs("ext/suite", manifest, &folders), [] as [&str; 0]);
+}
+
+#[test]
+fn a_circle_or_climb_through_a_name_that_a_parent_brings_in_is_found() {
+    let lib = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use a::Last;\npub use b::{B as First, f};\n");
+    for text in ["use crate::First;\n", "use super::{self, f};\n", "fn g() { crate::f(0) }\n"] {
+        assert_eq!(out_of_order(&files(&[lib, ("a.rs", text), ("b.rs", "")])), [below("a", "b")]);
+    }
+    let order = files(&[lib, ("a.rs", ""), ("b.rs", "use crate::Last;\n")]);
+    assert_eq!(out_of_order(&order), [] as [&str; 0]);
+    // A name that goes through two modules, and one that comes with all others of its module.
+    let through = [lib, ("b.rs", "pub use crate::c::*;\n"), ("c.rs", ""), ("a.rs", "mod x;\n")];
+    for text in ["use super::super::f;\n", "use crate::b::g;\n"] {
+        let climbs = files(&[&through[..], &[("a/x.rs", text)]].concat());
+        assert_eq!(
+            out_of_order(&climbs),
+            [below("a/x", "b"), below("a/x", "c"), below("b", "c")],
+            "{text}"
+        );
+    }
+    let parent =
+        "mod x;\nmod y;\npub use self::x::X;\npub(crate) use y::{\n    Y,\n    Z as W,\n};\n";
+    let siblings =
+        [lib, ("b.rs", ""), ("a.rs", parent), ("a/x.rs", "fn f(w: super::super::a::W) {}\n")];
+    for text in
+        ["use super::X;\n", "use crate::Last;\nuse crate::a::{self, W};\nfn f(x: a::X) {}\n"]
+    {
+        let circle = files(&[&siblings[..], &[("a/y.rs", text)]].concat());
+        assert_eq!(circles(&circle), ["a/x", "a/y"], "{text}");
+    }
+    let prelude = "mod x;\nmod y;\nmod prelude {\n    pub(super) use super::y::Y;\n}\n";
+    let (x, y) = (("a/x.rs", "use super::prelude::*;\n"), ("a/y.rs", "use super::x::X;\n"));
+    let circle = files(&[lib, ("b.rs", ""), ("a.rs", prelude), x, y]);
+    assert_eq!(circles(&circle), ["a/prelude", "a/x", "a/y"]);
+    let order = files(&[&siblings[..], &[("a/y.rs", "use super::{Y, f};\n")]].concat());
+    assert_eq!(circles(&order), [] as [&str; 0]);
 }
