@@ -47,7 +47,7 @@ struct MissingRun<'a> {
     /// Its folder.
     run_folder: PathBuf,
     trains_on_documents: bool,
-    /// Processes that its lock asks for, if there are several.
+    /// Number of processes, if its lock asks for several; 1 for a run that is finished.
     ranks: Option<u32>,
 }
 
@@ -118,9 +118,11 @@ impl Trainer<'_> {
     ) -> Result<MissingRun<'r>, Failure> {
         let run_folder = self.finished.folder(self.folder, experiment)?;
         let is_finished = attestation(&Paths::new(&run_folder)).is_some();
-        let ranks = experiment.platform.devices.filter(|devices| *devices > 1 && !is_finished);
+        let devices = experiment.platform.devices.filter(|devices| *devices > 1);
+        // `canonc run` asks for `--ranks` even where it only checks the run.
+        let ranks = devices.map(|devices| if is_finished { 1 } else { devices });
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if let Some(devices) = ranks.filter(|devices| *devices as usize > cores) {
+        if let Some(devices) = ranks.filter(|ranks| *ranks as usize > cores) {
             return Err(Failure::machine(format!(
                 "`{}` has platform.devices = {devices}, but this machine runs {} at once",
                 experiment.name,
@@ -139,11 +141,11 @@ impl Trainer<'_> {
     }
 
     /// The attestation of a run that is finished and intact, so that no process has to start. `None` if `canonc run` has
-    /// to train it, say what is wrong with it or how it diverged, or write event files.
+    /// to train it, say what is wrong with it, or write event files.
     fn finished_before(self, run: &MissingRun<'_>) -> Option<Attestation> {
         let MissingRun { name, text, run_folder, .. } = run;
         let attestation = attestation(&Paths::new(run_folder))?;
-        if self.tensorboard.is_some() || attestation.diverged.is_some() {
+        if self.tensorboard.is_some() {
             return None;
         }
         let experiment = &experiment_from_text(name, text).ok()?;
@@ -166,6 +168,9 @@ impl Trainer<'_> {
         }
         let beside = (jobs > 1).then_some(*name);
         if let Some(attestation) = self.finished_before(run) {
+            if let Some(step) = attestation.diverged {
+                return Err(Failure::finding(format!("`{name}` diverged at step {step}")));
+            }
             let line = already_finished(&attestation, run_folder);
             output::note(&beside.map_or_else(|| line.clone(), |name| format!("{name}: {line}")));
             return Ok(Exit::Fine);
@@ -188,8 +193,9 @@ impl Trainer<'_> {
         if is_new && !run_folder.exists() {
             std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;
         }
-        // Its timings were taken while other runs used the machine.
-        if jobs > 1 && length() > before {
+        // Its timings were taken while other runs used the machine. If it was refused, another process wrote them.
+        let was_refused = matches!(&ended, Err(failure) if failure.exit != Exit::Finding);
+        if jobs > 1 && length() > before && !was_refused {
             append_line(&timings, &compare::ran_beside(jobs - 1))?;
         }
         ended

@@ -5,16 +5,18 @@ use std::fs;
 use super::compare::{Arm, SHORT, comparison};
 use crate::{DEPO, Place, experiment, has};
 
+/// A comparison with a learning rate that trains and one that diverges.
+const GRID: &str = "base = \"plain\"\ntreatment = [\"canon\"]\n\
+                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
+                    [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"eval_loss\"\n";
+
 const UNSTABLE: [(&str, &str); 2] = [("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")];
 
 #[test]
 fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
-    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
-                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
-                    [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"eval_loss\"\n";
     let quick: [(&str, &str); 2] = [SHORT, ("warmup = 2", "warmup = 0")];
     let arms: [Arm<'_>; 2] = [("plain", "small", &quick), ("treated", "small_canon", &quick)];
-    let workspace = comparison(&arms, declared);
+    let workspace = comparison(&arms, GRID);
     workspace.exits(0, "build -q both.toml");
     for _ in 0..2 {
         let output = workspace.exits(0, "compare lockfiles/both.lock");
@@ -36,6 +38,35 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
     let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let warned = value["comparisons"][0]["warnings"].to_string();
     assert!(warned.contains("2 of 2 runs of plain"), "{warned}");
+}
+
+/// A finished run is checked by one process, whatever number of devices its lock has.
+#[test]
+fn a_repeated_comparison_of_two_devices_accepts_divergence_and_finds_damage() {
+    let changes: [(&str, &str); 3] =
+        [SHORT, ("warmup = 2", "warmup = 0"), ("[platform]", "[platform]\ndevices = 2")];
+    let arms: [Arm<'_>; 2] = [("plain", "small", &changes), ("treated", "small_canon", &changes)];
+    let workspace = comparison(&arms, GRID);
+    workspace.exits(0, "build -q both.toml");
+    let compare = "compare lockfiles/both.lock";
+    for command in [compare, compare, "compare lockfiles/both.lock --tensorboard events"] {
+        let output = workspace.exits(0, command);
+        assert!(output.contains("diverged at step 2; the other runs continue"), "{output}");
+    }
+    let names: Vec<String> = fs::read_dir(workspace.path("runs/both"))
+        .unwrap()
+        .map(|entry| format!("runs/both/{}", entry.unwrap().file_name().display()))
+        .filter(|run| workspace.path(run).join("attestation.toml").is_file())
+        .collect();
+    for diverged in [None, Some(2)] {
+        let run = names.iter().find(|run| workspace.attestation(run).diverged == diverged).unwrap();
+        let path = workspace.path(run).join("metrics.jsonl");
+        let log = fs::read_to_string(&path).unwrap();
+        fs::write(&path, log.replacen("\"loss\":", "\"loss\":1", 1)).unwrap();
+        let output = workspace.exits(1, compare);
+        assert!(output.contains("metrics.jsonl"), "{run}: {output}");
+        fs::write(&path, log).unwrap();
+    }
 }
 
 /// A comparison goes on after a divergence, and stops at any other finding about a diverged run.
