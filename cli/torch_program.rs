@@ -73,6 +73,12 @@ impl OtherProgram {
         // If this program was started through a link, the other one is in the link's target folder.
         let own = own.canonicalize().unwrap_or(own);
         let program = own.with_file_name(PROGRAM);
+        if program == own {
+            // It would start itself for ever.
+            return Err(Failure::machine(format!(
+                "this `{PROGRAM}` was built without the command"
+            )));
+        }
         if !program.is_file() {
             return Err(Failure::machine(format!(
                 "`{PROGRAM}`, which computes with tensors, is missing in {}",

@@ -25,6 +25,7 @@ mod run_cli {
     mod policy;
     mod proof;
     mod ranks;
+    mod rows;
     #[cfg(feature = "models")]
     mod selftest;
     #[cfg(feature = "models")]

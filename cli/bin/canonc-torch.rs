@@ -7,6 +7,11 @@ use cli::command::Program;
 use cli::commands::COMMANDS;
 use tensors::TENSORS;
 
+#[cfg(all(feature = "ext", not(feature = "models")))]
+compile_error!(
+    "extensions with libtorch are the feature `models`: `--features models`, or `--features torch` without them"
+);
+
 /// Serves libtorch's allocations as well as Rust's: this program exports `malloc` and `free`. It keeps freed pages, so
 /// a training step after the first takes no page fault; the shim sets its options.
 #[global_allocator]
