@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};
+use records::model_folder;
 use records::run::{Paths, experiment_from_text, lock_from_text};
 
 use crate::fail::{Failure, shown};
@@ -25,15 +26,6 @@ pub const LOCKFILES: &str = "lockfiles";
 pub const ARCHS: &str = "arch";
 /// Folder of recipes and comparisons.
 pub const RECIPES: &str = "recipes";
-
-/// Hugging Face's configuration.
-pub const CONFIG: &str = "config.json";
-/// A release of Lingua's.
-pub const PARAMS: &str = "params.json";
-/// The arch that `canonc export` writes into a folder.
-pub const ARCH: &str = "arch.canon";
-/// In such a folder: what `canonc import` recorded.
-pub const RECORD: &str = "import.toml";
 
 /// The meaning of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -233,7 +225,7 @@ pub fn is_lock(path: &Path) -> bool {
 /// Whether a folder contains a model of another program, or one that canonc exported or imported.
 pub fn is_model(folder: &Path) -> bool {
     let has = |name: &str| folder.join(name).is_file();
-    folder.is_dir() && !has(LOCK_OF_RUN) && [CONFIG, PARAMS, ARCH, RECORD].into_iter().any(has)
+    folder.is_dir() && !has(LOCK_OF_RUN) && model_folder::NAMES.into_iter().any(has)
 }
 
 /// The runs in a folder that is not a run itself, by name; `None` without any.

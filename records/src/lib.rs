@@ -34,6 +34,7 @@
 pub mod fault;
 pub mod platform;
 pub mod progress;
+pub mod model_folder;
 pub mod run;
 pub mod attest;
 pub mod checkpoint;

@@ -8,14 +8,15 @@ use compiler::program::Compiled;
 use interop::config::Keys;
 use interop::folder::WEIGHTS;
 use interop::import::Request;
-use interop::record::{ImportRecord, RECORD};
+use interop::record::ImportRecord;
 use interop::source::file_of;
 use interop::text_files::TextSettings;
 
 use cli::extensions::ForeignModels;
 use cli::fail::{Failure, shown};
-use cli::workspace::{ARCH, CONFIG, PARAMS, is_model};
+use cli::workspace::is_model;
 use cli::{files, load};
+use records::model_folder::{ARCH, CONFIG, IMPORT, PARAMS};
 
 /// Models in folders of other programs, for the commands of the core.
 pub struct Folders;
@@ -69,7 +70,7 @@ pub fn open(folder: &Path, arch: Option<&str>) -> Result<Option<Foreign>, Failur
         return Ok(Some(Foreign { compiled, record }));
     }
     if ![CONFIG, PARAMS].iter().any(|name| folder.join(name).is_file()) {
-        let message = format!("the arch that `{}` names is not there", shown(&folder.join(RECORD)));
+        let message = format!("the arch that `{}` names is not there", shown(&folder.join(IMPORT)));
         return Err(Failure::bad_input(message)
             .help("restore it, import again, or name an arch and the folder with --weights"));
     }

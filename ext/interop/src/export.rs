@@ -17,6 +17,8 @@ use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::ARCH_SEQ_LEN;
 use minijinja::{Environment, UndefinedBehavior, context};
+use records::model_folder::{ARCH, CONFIG};
+use records::run::digest_of;
 
 use super::described::Described;
 use super::dtype::Dtype;
@@ -31,7 +33,6 @@ use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER
 use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
 use super::{arch, hf, json, lingua, pth, shown, torch, yaml};
-use records::run::digest_of;
 
 /// The format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,9 +248,9 @@ impl Plan<'_> {
                 pad => self.pad(),
             },
         )?;
-        self.put(folder, "config.json", &config)?;
+        self.put(folder, CONFIG, &config)?;
         self.generation(folder)?;
-        self.put(folder, "arch.canon", &compiled.text)?;
+        self.put(folder, ARCH, &compiled.text)?;
         self.module_weights(folder, weights, torch::CLASSES.prefix)?;
         self.card(folder, known)
     }
@@ -335,7 +336,7 @@ impl Plan<'_> {
                 }
             }
         }
-        self.put(folder, "config.json", &json::write(&config))?;
+        self.put(folder, CONFIG, &json::write(&config))?;
         self.generation(folder)?;
         let planned = lay::planned(&entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();

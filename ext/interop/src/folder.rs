@@ -7,8 +7,6 @@ use dsl::Problem;
 
 use super::{cannot_write, shown};
 
-pub(crate) const CONFIG: &str = "config.json";
-pub(crate) const PARAMS: &str = "params.json";
 pub(crate) const SINGLE: &str = "model.safetensors";
 pub(crate) const INDEX: &str = "model.safetensors.index.json";
 pub(crate) const TORCH: &str = "pytorch_model.bin";

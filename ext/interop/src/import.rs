@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use compiler::graph::Param;
 use compiler::program::Compiled;
 use dsl::Problem;
+use records::model_folder::{CONFIG, IMPORT, PARAMS};
 
 use super::config::Keys;
 use super::described::{Changed, Described};
 use super::dtype::Dtype;
 use super::folder::{
-    CONFIG, DEFAULT, IMPORTED, INDEX, PARAMS, PTH, SINGLE, TORCH, TORCH_INDEX, file, imported_arch,
-    like_weights, put, write_folder,
+    DEFAULT, IMPORTED, INDEX, PTH, SINGLE, TORCH, TORCH_INDEX, file, imported_arch, like_weights,
+    put, write_folder,
 };
 use super::lay::Target;
 use super::names::GatedNorm;
-use super::record::RECORD;
 use super::source::{ArchWeights, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::text_files::{self, CopiedFile, TextSettings};
@@ -476,7 +476,7 @@ impl Imported {
             let path = folder.join(name);
             disk::replace(&path, bytes, || Ok(())).map_err(|e| cannot_write(&path, &e))?;
         }
-        put(&folder.join(RECORD), &self.provenance())
+        put(&folder.join(IMPORT), &self.provenance())
     }
 
     /// The origin of each file, and a list of everything left out.

@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use dsl::Problem;
+use records::model_folder::IMPORT;
 
 use super::folder::{IMPORTED, imported_arch};
 use super::text_files::TextSettings;
 use super::{cannot_read, shown};
-
-/// The record's file name.
-pub const RECORD: &str = "import.toml";
 
 /// The record of an import, and its folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +32,7 @@ impl ImportRecord {
             }
             false => return Ok(None),
         };
-        let path = folder.join(RECORD);
+        let path = folder.join(IMPORT);
         if !path.is_file() {
             return Ok(None);
         }
@@ -56,7 +54,7 @@ impl ImportRecord {
             length.ok_or_else(|| wrong("`context` is not a number of tokens".to_owned()))
         });
         let from = table.get("context_from").and_then(toml::Value::as_str);
-        let from = from.unwrap_or(RECORD).to_owned();
+        let from = from.unwrap_or(IMPORT).to_owned();
         let texts = TextSettings {
             context: length.transpose()?.map(|length| (length as u64, from)),
             bos: table.get("bos_token_id").and_then(id),
@@ -93,7 +91,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let weights = dir.path().join("weights.safetensors");
             assert_eq!(ImportRecord::beside(&weights), Ok(None));
-            std::fs::write(dir.path().join(RECORD), texts.lines()).unwrap();
+            std::fs::write(dir.path().join(IMPORT), texts.lines()).unwrap();
             for path in [weights.as_path(), dir.path()] {
                 assert_eq!(ImportRecord::beside(path).unwrap().unwrap().texts, texts);
             }

@@ -11,12 +11,13 @@ use compiler::graph::Param;
 use compiler::program::Compiled;
 use dsl::Problem;
 
+use records::model_folder::{CONFIG, PARAMS};
 use records::weights::WeightSource;
 
 use super::class::{CLASSES, layouts};
 use super::config::Keys;
 use super::described::Described;
-use super::folder::{self, CONFIG, PARAMS};
+use super::folder;
 use super::lay::{self, EntryKind, RopePermutation, Target, TensorEntry};
 use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LINGUA_PREFIX, Layout};
