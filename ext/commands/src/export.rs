@@ -49,11 +49,11 @@ Examples:
   canonc export lockfiles/llama_1B.lock --to card --out card
   canonc export lockfiles/depo_llama.lock --to slurm --ranks 16 --out job && sbatch job/launch.sh
 
-hf      config.json, model.safetensors, generation_config.json, README.md. An arch that is a Llama (also with scaled
-        RoPE), Mistral, Qwen3, Gemma 2 or OLMo 2 loads in the class of `transformers`, whatever its text calls its
-        definitions. Any other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with
-        trust_remote_code=True, and `generate` and lm-evaluation-harness use it. tokenizer.json and
-        tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
+hf      config.json, model.safetensors, generation_config.json, README.md. An arch that is one of
+        {classes}
+        (also with scaled RoPE) loads in the class of `transformers`, whatever its text calls its definitions. Any
+        other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with trust_remote_code=True, and
+        `generate` and lm-evaluation-harness use it. tokenizer.json and tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
         --tokenizer-file names it; an imported arch has the imported one, or that of --tokenizer-file. Else README.md
         says why there is none.
 torch   model.py: the arch in plain PyTorch, without canonc, with cached decoding and initial values; with

@@ -32,10 +32,10 @@ Examples:
   canonc import config.json --no-weights --out new   the arch alone
   canonc serve imported                              any command takes the folder as a model
 
-Reads   config.json with model.safetensors or pytorch_model.bin, one file or shards, of Llama (also 3.1), Mistral,
-        Qwen3, Gemma 2, OLMo 2, LlamaCanon, GLA5, GDN2 and Mamba2; params.json with consolidated.pth; a release: a
-        folder with config.json, and with those two in default/; *.yaml of Lingua's trainer. Files of torch.save are
-        read without running any code in them.
+Reads   config.json with model.safetensors or pytorch_model.bin, one file or shards, of the classes
+        {classes};
+        params.json with consolidated.pth; a release: a folder with config.json, and with those two in default/;
+        *.yaml of Lingua's trainer. Files of torch.save are read without running any code in them.
 Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
         if it has weights (f32, under the paths that `canonc show` lists), copies of tokenizer.json,
         tokenizer_config.json, chat_template.jinja and generation_config.json, and OUT/import.toml: digests of every

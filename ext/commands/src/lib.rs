@@ -21,11 +21,13 @@ pub mod selftest;
 pub mod serve;
 pub mod sign;
 
+use clap::{Args, Command};
 use cli::command::Heading::{self, Conclude, Describe, Exchange, Lock, Machine, UseAModel};
 use cli::command::{Row, with};
 use cli::commands::row;
 use cli::extensions::Extensions;
 use cli::torch_program;
+use interop::class::class_names;
 
 /// What extensions add to the commands of the core.
 pub const EXTENSIONS: Extensions =
@@ -43,7 +45,21 @@ pub const COMMANDS: &[Row] = &[
     row::<serve::ServeArgs>("serve", (UseAModel, 2), serve::run),
     row::<answer::AnswerArgs>("answer", (Conclude, 4), torch_program::run),
     row::<eval::EvalArgs>("eval", (Conclude, 3), eval::run),
-    row::<import::ImportArgs>("import", (Exchange, 1), |_, args| with(args, import::import)),
-    row::<export::ExportArgs>("export", (Exchange, 2), |_, args| with(args, export::export)),
+    Row {
+        arguments: |command| with_classes::<import::ImportArgs>(command, false),
+        ..row::<import::ImportArgs>("import", (Exchange, 1), |_, args| with(args, import::import))
+    },
+    Row {
+        arguments: |command| with_classes::<export::ExportArgs>(command, true),
+        ..row::<export::ExportArgs>("export", (Exchange, 2), |_, args| with(args, export::export))
+    },
     row::<lsp::LspArgs>("lsp", (Machine, 3), |_, args| with(args, lsp::lsp)),
 ];
+
+/// Adds the arguments of a command whose long help lists the classes of Hugging Face: all, or those that `transformers`
+/// has.
+fn with_classes<A: Args>(command: Command, of_transformers: bool) -> Command {
+    let command = A::augment_args(command);
+    let help = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+    command.after_long_help(help.replace("{classes}", &class_names(of_transformers)))
+}

@@ -170,6 +170,14 @@ pub(crate) static CLASSES: [Class; 9] = [
     },
 ];
 
+/// The names of the classes without `ForCausalLM`, separated by commas: all, or those that `transformers` has.
+pub fn class_names(of_transformers: bool) -> String {
+    let classes = CLASSES.iter().filter(|class| !of_transformers || class.code.is_none());
+    let names: Vec<&str> =
+        classes.map(|class| class.name.trim_end_matches("ForCausalLM")).collect();
+    names.join(", ")
+}
+
 impl Class {
     /// The class of the release that has this model, which is of one of its families.
     pub fn of_released(model: &Model) -> &'static Class {
