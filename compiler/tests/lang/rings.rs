@@ -242,15 +242,6 @@ fn targets(modules: &BTreeMap<Module, Names>, from: &Module, path: &Module) -> B
     targets
 }
 
-/// Kernels of `runtime` that are in a circle with their launches on a GPU, which take the types of operands from them.
-const LAUNCHED: [&str; 5] = ["canon", "loss", "rope", "scan", "update"];
-
-/// Whether a module is the launch of a kernel in [`LAUNCHED`], and `used` is that kernel.
-fn is_launch(module: &Module, used: &Module) -> bool {
-    let launch = |kernel| module.join("/") == format!("kernels/cuda/{kernel}");
-    LAUNCHED.iter().any(|kernel| used.join("/") == format!("kernels/{kernel}") && launch(kernel))
-}
-
 /// The modules of the crate that each module uses, but for its own parents.
 fn uses(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Module>> {
     let names: BTreeMap<Module, Names> =
@@ -260,7 +251,7 @@ fn uses(modules: &BTreeMap<Module, String>) -> BTreeMap<&Module, BTreeSet<&Modul
         let paths = imports.chain(&names[module].paths);
         let used: BTreeSet<Module> = paths.flat_map(|path| targets(&names, module, path)).collect();
         let known = modules.keys().filter(|other| used.contains(*other));
-        known.filter(|other| !module.starts_with(other) && !is_launch(module, other)).collect()
+        known.filter(|other| !module.starts_with(other)).collect()
     };
     modules.keys().map(|module| (module, used(module))).collect()
 }

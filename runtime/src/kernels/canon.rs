@@ -12,12 +12,14 @@
 
 mod fused;
 pub mod gated;
+pub(crate) mod operands;
 mod reference;
 mod strips;
 #[cfg(test)]
 mod tests;
 
 pub use compiler::plan::Activation;
+pub use operands::{ConvOperands, Gradients, Options};
 use tch::{Device, Kind, Tensor};
 
 use super::path::choose as choose_by_kind;
@@ -27,13 +29,6 @@ use super::{KernelError, cuda};
 /// Kernel sizes that the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    pub residual: bool,
-    /// Applied to the convolution's result, before the residual is added.
-    pub activation: Activation,
-}
-
 /// The path for such a layer in this process. `forward` and `backward` take it as an argument and follow it.
 pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
     match choose_by_kind(kind, device) {
@@ -42,30 +37,6 @@ pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
         }
         path @ (Path::Fused(_) | Path::Cuda(_) | Path::Reference(_)) => path,
     }
-}
-
-/// The operands of a Canon layer.
-#[derive(Debug, Clone, Copy)]
-pub struct ConvOperands<'a> {
-    /// [b, t, c_i] each. The row stride may exceed c_i (a `narrow` of a packed projection).
-    pub inputs: &'a [&'a Tensor],
-    /// [c, k] or [c, 1, k]; tap k-1 is for the present.
-    pub weight: &'a Tensor,
-    /// \[c\]; none means zeros.
-    pub bias: Option<&'a Tensor>,
-    /// [b, k-1, c]: the inputs just before; none means zeros.
-    pub state: Option<&'a Tensor>,
-}
-
-/// The gradients of a Canon layer, each with the shape of its operand.
-#[derive(Debug)]
-pub struct Gradients {
-    pub inputs: Vec<Tensor>,
-    pub weight: Tensor,
-    /// Present if there was a bias.
-    pub bias: Option<Tensor>,
-    /// Present if there was a state. The next state carries no gradient (training starts from zeros).
-    pub state: Option<Tensor>,
 }
 
 /// y, one [b, t, c_i] tensor for each input.

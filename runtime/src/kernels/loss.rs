@@ -5,7 +5,10 @@
 //! The loss is Σ nll + a nll² + z lse² over counted targets, summed in f64 in token order. A target outside the
 //! vocabulary is an error and never read out of bounds.
 
+pub(crate) mod operands;
+
 use compiler::plan::IGNORED;
+pub use operands::{Kept, Losses, Terms};
 use tch::{Device, Kind, Tensor};
 
 use super::arrange::copy;
@@ -14,27 +17,6 @@ use super::lanes::{exp, max, sum_exp};
 use super::linear::grain;
 use super::path::Path;
 use super::{Isa, KernelError, cuda};
-
-/// Factors of the squared terms.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Terms {
-    pub nll_square: f64,
-    pub z_loss: f64,
-}
-
-#[derive(Debug)]
-pub struct Losses {
-    /// [b, t]: −ln p(target), 0 where ignored.
-    pub nll: Tensor,
-    /// [b, t]: ln Σ exp(logits).
-    pub lse: Tensor,
-    /// [] f64
-    pub loss: Tensor,
-    /// [] i64
-    pub counted: Tensor,
-    /// [b, t] i64, if the kernel finds it too: the lowest index of the maximum.
-    pub likeliest: Option<Tensor>,
-}
 
 pub fn forward(
     path: Path,
@@ -74,14 +56,6 @@ fn in_order(each: &Tensor) -> Result<Tensor, KernelError> {
     }
     let each: Vec<f64> = Vec::try_from(each.f_reshape([-1])?)?;
     Ok(Tensor::from(each.iter().sum::<f64>()))
-}
-
-/// The values of the forward pass that the gradient reads.
-#[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
-    pub targets: &'a Tensor,
-    pub nll: &'a Tensor,
-    pub lse: &'a Tensor,
 }
 
 /// scale ((1 + 2 a nll)(p − onehot(target)) + 2 z lse p), p = exp(logits − lse), 0 where ignored. Written over

@@ -5,26 +5,19 @@
 //! Angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor on how a sequence
 //! was cut. The reverse rotation uses the negative angle.
 
+pub(crate) mod operands;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use compiler::plan::{RopeLayout, RopeScaling};
+pub use operands::Rotation;
 use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, Block, BlockMut, Rows, RowsMut, Vectorised};
 use super::lanes::{load, mul_add, store};
 use super::path::Path;
 use super::{Isa, KernelError, cuda};
-
-/// A rotation, without its start position.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rotation {
-    pub theta: f64,
-    pub dims: i64,
-    pub layout: RopeLayout,
-    pub inverse: bool,
-    pub scaling: RopeScaling,
-}
 
 /// y for x, whose tokens are at the given positions: a first one, and how many follow one another from there.
 pub fn apply(

@@ -5,6 +5,7 @@
 //! f32 (docs/numerics.md). All forms compute one function, and forward(a ++ b, s) = forward(a, s) ++ forward(b, state
 //! after a). The references' gradients keep every token's state, so their memory grows with time.
 
+pub(crate) mod results;
 mod operands;
 mod chunk;
 mod channel;
@@ -21,6 +22,7 @@ mod token;
 mod tests;
 
 use compiler::op::ScanKind;
+pub use results::Scanned;
 use tch::{Kind, Tensor};
 
 use super::path::Path;
@@ -47,15 +49,6 @@ impl Settings {
     fn is_usual(self) -> bool {
         self == Self::USUAL
     }
-}
-
-/// The results of a scan.
-#[derive(Debug)]
-pub struct Scanned {
-    /// [b, t, h, e]
-    pub y: Tensor,
-    /// [b, h, d, e]
-    pub state: Tensor,
 }
 
 type Result<T> = std::result::Result<T, KernelError>;

@@ -4,6 +4,10 @@
 //! Sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor, and AdamW is elementwise; so threads
 //! change no bit.
 
+pub(crate) mod operands;
+
+use operands::Factors;
+pub use operands::Update;
 use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, Cut, Vectorised};
@@ -130,18 +134,6 @@ pub struct AdamW {
     pub step: i64,
 }
 
-/// A parameter with its gradient, moments and the clipping coefficient [] f64.
-#[derive(Debug, Clone, Copy)]
-pub struct Update<'a> {
-    pub p: &'a Tensor,
-    pub g: &'a Tensor,
-    pub m: &'a Tensor,
-    pub v: &'a Tensor,
-    pub coefficient: &'a Tensor,
-    /// Of p's shape, in bf16: where the new p is written too, rounded.
-    pub copy: Option<&'a Tensor>,
-}
-
 impl AdamW {
     /// The numbers of an update, each computed in f64 and rounded once.
     fn factors(&self, coefficient: f32) -> Factors {
@@ -247,19 +239,6 @@ impl Vectorised for Squares<'_> {
         }
         *self.into = sums.iter().sum();
     }
-}
-
-#[derive(Clone, Copy)]
-pub(crate) struct Factors {
-    pub(crate) coefficient: f32,
-    pub(crate) keep: f32,
-    pub(crate) beta1: f32,
-    pub(crate) rest1: f32,
-    pub(crate) beta2: f32,
-    pub(crate) rest2: f32,
-    pub(crate) root: f32,
-    pub(crate) eps: f32,
-    pub(crate) rate: f32,
 }
 
 struct Step<'a> {

@@ -8,7 +8,8 @@ use tch::{Kind, Tensor};
 use super::named::{Named, agreeing};
 use super::{dtype, sums};
 use crate::kernels::KernelError;
-use crate::kernels::canon::{Activation, ConvOperands, Gradients, Options};
+use crate::kernels::canon::operands::{ConvOperands, Gradients, Options};
+use compiler::plan::Activation;
 
 const FORWARD: &str = "causal_conv_forward";
 const BACKWARD: &str = "causal_conv_backward";

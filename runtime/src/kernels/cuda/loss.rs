@@ -7,7 +7,7 @@ use tch::{Kind, Tensor};
 
 use super::{Rows, dtype, empty, nothing, pointer};
 use crate::kernels::KernelError;
-use crate::kernels::loss::{Kept, Losses, Terms};
+use crate::kernels::loss::operands::{Kept, Losses, Terms};
 
 /// What a launch does with the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use tch::{Kind, Tensor};
 
 use super::{Rows, dtype, empty, pointer};
 use crate::kernels::KernelError;
-use crate::kernels::rope::Rotation;
+use crate::kernels::rope::operands::Rotation;
 
 /// The constants for heads of this width; `None` if they were not compiled.
 pub(crate) fn tile(

@@ -14,8 +14,8 @@ use super::{dtype, sums};
 use crate::kernels::KernelError;
 use crate::kernels::linear::at_multiple;
 use crate::kernels::path::Reason;
-use crate::kernels::scan::Scanned;
 use crate::kernels::scan::gla::{channel_gates, like_gates};
+use crate::kernels::scan::results::Scanned;
 
 type Result<T> = std::result::Result<T, KernelError>;
 

@@ -9,7 +9,7 @@ use tch::{Kind, Tensor};
 
 use super::{empty, nothing, pointer};
 use crate::kernels::KernelError;
-use crate::kernels::update::{Factors, Update};
+use crate::kernels::update::operands::{Factors, Update};
 use scale::shard::BLOCK;
 
 /// sqrt Σ g², [] f64, on the device.
