@@ -102,11 +102,10 @@ EXPORTS = [
     ("lockfiles/llama_f32.lock", "slurm"),
 ]
 
-# Values of JSON that a clock, a path or this machine decides.
-VARIES = re.compile(
-    r"second|time|rate|per_s|speed|date|when|began|ended|folder|dir$|path|file|memory|host|machine|cpu|gpu|version"
-    r"|libtorch|threads|throughput|mfu|disk|bytes|tokens_s|platform|written|at$"
-)
+# Values of JSON that a clock or the memory of a process decides, by key.
+VARIES = {
+    "disk_bytes", "evaluation_seconds", "memory_bytes", "peak_memory_bytes", "seconds", "step_seconds", "training_seconds",
+}
 
 
 class Oracle:
@@ -115,7 +114,7 @@ class Oracle:
 
     def add(self, name, text):
         data = text if isinstance(text, bytes) else text.encode()
-        data = data.replace(str(self.work).encode(), b"WORK")
+        data = data.replace(str(self.work).encode(), b"WORK").replace(str(ROOT).encode(), b"ROOT")
         if self.texts:
             path = self.texts / re.sub(r"[^A-Za-z0-9_.=-]+", "_", name)
             path.write_bytes(data)
@@ -146,8 +145,11 @@ def steady(value, key=""):
         return {k: steady(v, k) for k, v in value.items()}
     if isinstance(value, list):
         return [steady(item, key) for item in value]
-    if VARIES.search(key) and not isinstance(value, bool) and value is not None:
+    if key in VARIES and value is not None:
         return f"a {type(value).__name__}"
+    # Which of the vector instructions a kernel used is this machine's.
+    if isinstance(value, str) and value.startswith("fused/"):
+        return "fused"
     return value
 
 
@@ -341,7 +343,7 @@ def main():
     kinds = ("amx_tile ", "avx512f ", "avx2 ", "other ")
     expected = EXPECTED.read_text().split("\n")
     if not any(line.startswith(kind) for line in expected):
-        sys.exit(f"tests/oracle.txt has no runs of this kind of machine ({kind.strip()}): print a list before the change")
+        print(f"tests/oracle.txt has no runs of this kind of machine ({kind.strip()}): print a list before the change")
     of_here = [line for line in expected if line and (line.startswith(kind) or not line.startswith(kinds))]
     gone = [line for line in of_here if line not in oracle.lines]
     new = [line for line in oracle.lines if line not in of_here]
