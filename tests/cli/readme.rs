@@ -4,49 +4,23 @@ use std::fs;
 
 use crate::{root, run_line};
 
-/// The comparison that the example's arch stands in.
-const COMPARISON: &str = "\
-base = \"plain\"
-recipe = \"depo_first.toml\"
-treatment = [\"mixer\"]
-
-[arms]
-plain = \"../arch/first.canon\"
-gated = \"../arch/gated.canon#gated\"
-
-[match]
-on = \"parameters\"
-arms = [\"gated\"]
-compensate = \"mlp.hidden\"
-
-[seeds]
-init = [1, 2, 3]
-data = [1, 2, 3]
-
-[replicate]
-init = [11, 12, 13]
-data = [11, 12, 13]
-";
+/// The text of a block of code in the README: the first in a language.
+fn block<'a>(readme: &'a str, language: &str) -> &'a str {
+    let text = readme.split(&format!("\n```{language}\n")).nth(1).unwrap();
+    text.split("```").next().unwrap()
+}
 
 #[test]
-fn the_first_example_is_the_lock_that_the_readme_shows() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let arch = readme.split("```canon\n").nth(1).unwrap().split("```").next().unwrap();
+fn the_first_example_gives_the_lock_and_the_verdict_that_the_readme_shows() {
+    let readme = &fs::read_to_string(root().join("README.md")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(run_line(folder.path(), "new mine").code, 0);
     let mine = folder.path().join("mine");
-    fs::write(mine.join("arch/gated.canon"), arch).unwrap();
-    fs::write(mine.join("recipes/gated.toml"), COMPARISON).unwrap();
-    let built = run_line(&mine, "-q build recipes/gated.toml --json");
-    assert_eq!(built.code, 0, "{}", built.stderr);
-    let id = built.stdout.split("\"id\": \"").nth(1).unwrap();
-    let shown = format!("lockfiles/gated.lock: wrote comparison {}\n", &id[..12]);
-    assert!(readme.contains(&shown), "{shown}");
-    let arms = ["arch/first.canon", "arch/gated.canon"].map(|arch| {
-        let shown = run_line(&mine, &format!("show {arch}"));
-        let line = shown.stdout.lines().find(|line| line.starts_with("parameters")).unwrap();
-        line.split_whitespace().nth(1).unwrap().to_owned()
-    });
-    let sizes = format!("{} and {} parameters", arms[0], arms[1]);
-    assert!(readme.contains(&sizes), "{sizes}");
+    fs::write(mine.join("arch/gated.canon"), block(readme, "canon")).unwrap();
+    fs::write(mine.join("recipes/gated.toml"), block(readme, "toml")).unwrap();
+    let (_, output) = readme.split_once("`canonc build recipes/gated.toml` ").unwrap();
+    let (shown, _) = output.split_once("\n```\n").unwrap().1.split_once("…\n```").unwrap();
+    let built = run_line(&mine, "build recipes/gated.toml");
+    let printed = built.stdout + &built.stderr;
+    assert!(built.code == 0 && printed.starts_with(shown), "{shown}\n{printed}");
 }

@@ -113,8 +113,15 @@ fn links(text: &str) -> Vec<(usize, &str)> {
 }
 
 /// Files of the reader's in examples.
-const EXAMPLES: [&str; 5] =
-    ["recipes/r.toml", "recipes/s.toml", "tasks/piqa.yaml", "gla/model.py", ".github/workflows/"];
+const EXAMPLES: [&str; 7] = [
+    "arch/gated.canon",
+    "recipes/gated.toml",
+    "recipes/r.toml",
+    "recipes/s.toml",
+    "tasks/piqa.yaml",
+    "gla/model.py",
+    ".github/workflows/",
+];
 
 #[test]
 fn every_named_file_exists() {
