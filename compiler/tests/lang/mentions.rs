@@ -122,17 +122,17 @@ fn without_command(document: &str, text: &str, lists: &[Vec<String>; 2]) -> Vec<
     let is_word = |word: &&String| word.starts_with(|c: char| c.is_ascii_lowercase());
     let mut sentences = Vec::new();
     let programs = ["canonc ", "canonc-torch "];
-    for (place, words) in programs.iter().flat_map(|program| calls(document, text, program)) {
+    for (position, words) in programs.iter().flat_map(|program| calls(document, text, program)) {
         let [commands, parts] = lists;
         let is_foreign = |word: &str| NO_COMMANDS.iter().any(|(text, _)| *text == word);
         let bare = |word: &String| word.trim_end_matches([',', ';', ':', ')']).to_owned();
         let Some(first) = words.first().filter(is_word).map(bare) else { continue };
         if !commands.contains(&first) && !is_foreign(&first) {
-            sentences.push(format!("{place}: there is no `canonc {first}`"));
+            sentences.push(format!("{position}: there is no `canonc {first}`"));
         }
         let second = words.get(1).filter(is_word).map(bare).filter(|_| first == "data");
         if let Some(second) = second.filter(|second| !parts.contains(second)) {
-            sentences.push(format!("{place}: there is no `canonc data {second}`"));
+            sentences.push(format!("{position}: there is no `canonc data {second}`"));
         }
     }
     sentences
@@ -174,12 +174,12 @@ fn every_target_of_make_exists() {
     let mut sentences = Vec::new();
     let mut asked = 0;
     for document in documents() {
-        for (place, words) in calls(&document, &read(&document), "make ") {
+        for (position, words) in calls(&document, &read(&document), "make ") {
             let is_target = |word: &&String| word.starts_with(|c: char| c.is_ascii_lowercase());
             let Some(target) = words.first().filter(is_target) else { continue };
             asked += 1;
             if !targets.contains(target.as_str()) {
-                sentences.push(format!("{place}: the Makefile has no target {target}"));
+                sentences.push(format!("{position}: the Makefile has no target {target}"));
             }
         }
     }

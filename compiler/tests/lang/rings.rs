@@ -212,32 +212,32 @@ fn names(text: &str) -> Names {
 fn targets(modules: &BTreeMap<Module, Names>, from: &Module, path: &Module) -> BTreeSet<Module> {
     let (mut targets, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut open = vec![(from.clone(), path.clone())];
-    while let Some((mut place, path)) = open.pop() {
+    while let Some((mut module, path)) = open.pop() {
         let item = path.iter().position(|word| {
             match word.as_str() {
-                "crate" => place.clear(),
+                "crate" => module.clear(),
                 "self" => {}
-                "super" => drop(place.pop()),
-                _ => place.push(word.clone()),
+                "super" => drop(module.pop()),
+                _ => module.push(word.clone()),
             }
-            !modules.contains_key(&place)
+            !modules.contains_key(&module)
         });
         if let Some(item) = item {
-            place.pop();
-            let imports = if seen.insert((place.clone(), path[item].clone())) {
-                modules[&place].imports.as_slice()
+            module.pop();
+            let imports = if seen.insert((module.clone(), path[item].clone())) {
+                modules[&module].imports.as_slice()
             } else {
                 &[]
             };
             for (name, source) in imports {
                 if *name == path[item] {
-                    open.push((place.clone(), [source, &path[item + 1..]].concat()));
+                    open.push((module.clone(), [source, &path[item + 1..]].concat()));
                 } else if name == "*" {
-                    open.push((place.clone(), [source, &path[item..]].concat()));
+                    open.push((module.clone(), [source, &path[item..]].concat()));
                 }
             }
         }
-        targets.insert(place);
+        targets.insert(module);
     }
     targets
 }

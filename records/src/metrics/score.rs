@@ -29,6 +29,7 @@ impl Score {
         format!("{{\"right\":{right},\"of\":{of}}}")
     }
 
+    /// The score in a line's member; `None` if it is none.
     pub(super) fn read(value: &Value) -> Option<Score> {
         Some(Score { right: value.get("right")?.as_u64()?, of: value.get("of")?.as_u64()? })
     }

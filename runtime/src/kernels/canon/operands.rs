@@ -3,6 +3,7 @@
 use compiler::plan::Activation;
 use tch::Tensor;
 
+/// What a Canon layer adds to the convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     pub residual: bool,

@@ -2,6 +2,7 @@
 //!
 //! The filter's gradient adds chunks of tokens in order.
 
+use compiler::plan::Activation;
 use gpu::{Constant, Launcher, Library};
 use tch::{Kind, Tensor};
 
@@ -9,7 +10,6 @@ use super::named::{Named, agreeing};
 use super::{dtype, sums};
 use crate::kernels::KernelError;
 use crate::kernels::canon::operands::{ConvOperands, Gradients, Options};
-use compiler::plan::Activation;
 
 const FORWARD: &str = "causal_conv_forward";
 const BACKWARD: &str = "causal_conv_backward";

@@ -9,6 +9,7 @@ pub struct Terms {
     pub z_loss: f64,
 }
 
+/// The results of a forward pass.
 #[derive(Debug)]
 pub struct Losses {
     /// [b, t]: −ln p(target), 0 where ignored.
