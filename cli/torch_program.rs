@@ -19,6 +19,9 @@ use crate::pytorch;
 /// Its file name.
 pub const PROGRAM: &str = "canonc-torch";
 
+const BUILD: &str =
+    "`make build` fetches libtorch and builds both programs; keep them in the same folder";
+
 /// How serious a line of PyTorch's own log must be to be printed.
 const TORCH_LOG: &str = "TORCH_CPP_LOG_LEVEL";
 
@@ -73,20 +76,20 @@ impl OtherProgram {
         // If this program was started through a link, the other one is in the link's target folder.
         let own = own.canonicalize().unwrap_or(own);
         let program = own.with_file_name(PROGRAM);
-        if program == own {
-            // It would start itself for ever.
-            return Err(Failure::machine(format!(
-                "this `{PROGRAM}` was built without the command"
-            )));
-        }
         if !program.is_file() {
             return Err(Failure::machine(format!(
                 "`{PROGRAM}`, which computes with tensors, is missing in {}",
                 shown(own.parent().unwrap_or(Path::new(".")))
             ))
-            .help(
-                "`make build` fetches libtorch and builds both programs; keep them in the same folder",
-            ));
+            .help(BUILD));
+        }
+        if program.canonicalize().is_ok_and(|program| program == own) {
+            // It would start itself for ever.
+            return Err(Failure::machine(format!(
+                "{} is this program itself, and it does not run the command",
+                shown(&program)
+            ))
+            .help(BUILD));
         }
         let other = OtherProgram { program, libraries: pytorch::libraries()? };
         let Some(library) = missing_library(&other) else { return Ok(other) };

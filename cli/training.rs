@@ -9,7 +9,7 @@ use lab::lock::{self, Lock};
 use records::attest::Attestation;
 use records::fault::Faults;
 use records::job::Job;
-use records::run::{Paths, RunFolder, append_line, belongs, experiment_from_text};
+use records::run::{Paths, RunFolder, append_line, belongs, experiment_from_text, is_held};
 use records::verify::{self, holds};
 use report::compare;
 
@@ -193,9 +193,9 @@ impl Trainer<'_> {
         if is_new && !run_folder.exists() {
             std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;
         }
-        // Its timings were taken while other runs used the machine. If it was refused, another process wrote them.
-        let was_refused = matches!(&ended, Err(failure) if failure.exit != Exit::Finding);
-        if jobs > 1 && length() > before && !was_refused {
+        // Its timings were taken while other runs used the machine, unless another process holds the run and wrote them.
+        let is_others = ended.is_err() && is_held(&Paths::new(run_folder).writer());
+        if jobs > 1 && length() > before && !is_others {
             append_line(&timings, &compare::ran_beside(jobs - 1))?;
         }
         ended

@@ -290,6 +290,12 @@ fn hold(path: &Path) -> Result<File, Problem> {
     Ok(file)
 }
 
+/// Whether a process holds the run's folder for writing now, by its file `writer`.
+pub fn is_held(writer: &Path) -> bool {
+    let lock = disk::open(writer).map(|file| file.try_lock_shared());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
+}
+
 #[cfg(test)]
 mod tests {
     use dsl::ProblemKind;

@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{ARCH, DEPO, Place};
 
@@ -307,6 +308,35 @@ fn two_runs_at_a_time_give_the_same_table() {
         assert!(output.contains(&format!("{name}: finished: ")), "{output}");
     }
     assert!(workspace.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
+}
+
+/// A comparison that finds a run in use leaves the timings alone that the other process writes meanwhile.
+#[test]
+fn a_run_that_another_process_trains_gets_no_line_in_its_timings() {
+    let workspace = two_arms(&[SHORT]);
+    workspace.exits(0, "build -q both.toml");
+    workspace.exits(0, COMPARE);
+    let run = workspace.path("runs/both/both-plain-seed1");
+    fs::remove_file(run.join("attestation.toml")).unwrap();
+    let writer = fs::File::options().write(true).open(run.join("writer")).unwrap();
+    writer.lock().unwrap();
+    let mut timings = fs::File::options().append(true).open(run.join("timings.jsonl")).unwrap();
+    let is_over = AtomicBool::new(false);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                timings.write_all(b"{}\n").unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        let output = workspace.type_in(&format!("{COMPARE} --jobs 2"));
+        is_over.store(true, Ordering::Relaxed);
+        output
+    });
+    let output = (output.status.code(), crate::said(&output));
+    assert!(output.0 == Some(3) && output.1.contains("is in use by"), "{output:?}");
+    let text = fs::read_to_string(run.join("timings.jsonl")).unwrap();
+    assert!(text.contains("{}\n{}\n") && !text.contains("beside"), "{text}");
 }
 
 /// The mean of three differences, and half of its 95% t interval.

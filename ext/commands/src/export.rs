@@ -53,9 +53,9 @@ hf      config.json, model.safetensors, generation_config.json, README.md. An ar
         {classes}
         (also with scaled RoPE) loads in the class of `transformers`, whatever its text calls its definitions. Any
         other arch brings its code, modeling_canonc.py: AutoModelForCausalLM loads it with trust_remote_code=True, and
-        `generate` and lm-evaluation-harness use it. tokenizer.json and tokenizer_config.json if the lock's tokens are bytes, or its tokenizer is a tokenizer.json and
-        --tokenizer-file names it; an imported arch has the imported one, or that of --tokenizer-file. Else README.md
-        says why there is none.
+        `generate` and lm-evaluation-harness use it. tokenizer.json and tokenizer_config.json if the lock's tokens are
+        bytes, or its tokenizer is a tokenizer.json and --tokenizer-file names it; an imported arch has the imported
+        one, or that of --tokenizer-file. Else README.md says why there is none.
 torch   model.py: the arch in plain PyTorch, without canonc, with cached decoding and initial values; with
         weights, model.safetensors under the names of its modules.
 release the files of hf, without tokenizer, for the classes published with the release; README.md says where

@@ -3,7 +3,6 @@
 //! Times and machines in the events prove nothing, since they are not sealed. A run with a process at work is never reported
 //! as having lost its attestation.
 
-use std::fs::TryLockError;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -12,7 +11,7 @@ use super::log::Log;
 use super::{Subject, VerifyReport, read};
 use crate::attest::{Attestation, Circumstances};
 use crate::finished;
-use crate::run::Paths;
+use crate::run::{Paths, is_held};
 
 /// What a run's events add up to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -223,7 +222,7 @@ pub(super) fn check_times(
 /// Checks the file that the writing process holds.
 pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut VerifyReport) {
     // A process that has just taken it writes its number next.
-    if !begun || at_work(writer) {
+    if !begun || is_held(writer) {
         return;
     }
     let text = match read(writer) {
@@ -243,7 +242,7 @@ pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut VerifyReport
     let parsed = number.and_then(|number| number.parse::<u32>().ok());
     let written =
         parsed.filter(|process| *process > 0).map(|process| format!("process {process}\n"));
-    if written.as_ref() != Some(&text) && !at_work(writer) {
+    if written.as_ref() != Some(&text) && !is_held(writer) {
         let shown: String = text.chars().take(80).collect();
         report.broken(format!(
             "writer contains {shown:?}, but canonc writes `process N`; `canonc run` on its lock writes it again"
@@ -298,7 +297,7 @@ pub(super) fn check_unattested(
     };
     match end {
         // Whether it is there is looked at again, after whether a process holds the folder: it may have ended meanwhile.
-        Some(end) if !at_work(&paths.writer()) && !paths.attestation().exists() => report.broken(format!(
+        Some(end) if !is_held(&paths.writer()) && !paths.attestation().exists() => report.broken(format!(
             "attestation.toml is missing: {end}, and a run is attested right after that; `canonc run` on its lock \
              writes the attestation"
         )),
@@ -307,10 +306,4 @@ pub(super) fn check_unattested(
             "attestation: none, because the run is not finished",
         ),
     }
-}
-
-/// Whether a process holds the run's folder now.
-fn at_work(writer: &Path) -> bool {
-    let held = disk::open(writer).map(|file| file.try_lock_shared());
-    matches!(held, Ok(Err(TryLockError::WouldBlock)))
 }
