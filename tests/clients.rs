@@ -96,6 +96,7 @@ impl Served {
             to: To::HuggingFace,
             dtype: Dtype::F32,
             gpus_per_node: 1,
+            ranks: None,
             origin: None,
             tokenizer: Ok(&bytes),
             imported_text: None,

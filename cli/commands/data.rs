@@ -10,6 +10,7 @@ mod overlap;
 mod prepare;
 pub mod screen;
 mod stats;
+mod stream;
 mod windows;
 
 use std::io::Read;
@@ -101,6 +102,7 @@ const COMMANDS: &[Row] = &[
     row::<generate::GenerateDataArgs>("generate", |_, args| with(args, generate::generate)),
     row::<inspect::InspectArgs>("inspect", |_, args| with(args, inspect::inspect)),
     row::<export::ExportWindowsArgs>("export", |_, args| with(args, export::export)),
+    row::<stream::StreamArgs>("stream", |_, args| with(args, stream::stream)),
     row::<stats::StatsArgs>("stats", |_, args| with(args, stats::stats)),
     row::<overlap::OverlapArgs>("overlap", |_, args| with(args, overlap::overlap)),
     row::<prepare::PrepareArgs>("prepare", |_, args| with(args, prepare::prepare)),

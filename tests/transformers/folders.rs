@@ -120,6 +120,7 @@ pub(super) fn lay_out(
         to: To::HuggingFace,
         dtype: Dtype::F32,
         gpus_per_node: 1,
+        ranks: None,
         origin: None,
         tokenizer: tokenizer.ok_or("No tokenizer is in this folder."),
         imported_text: None,

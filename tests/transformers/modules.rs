@@ -54,6 +54,7 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
             weights: Some(&file),
             to: To::Torch,
             dtype: Dtype::F32,
+            ranks: None,
             gpus_per_node: 1,
             origin: None,
             tokenizer: Err(""),

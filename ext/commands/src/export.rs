@@ -65,11 +65,13 @@ lingua  recipe.yaml, default/params.json, and with weights default/consolidated.
         other than dim / heads, a tied head) are refused. The archs of release.
 slurm   launch.sh and the lock: canonc trains the lock, or continues the run, with platform.devices ranks (or --ranks),
         any arch and task. Before its time is over the job stops with a checkpoint and queues itself again.
+trainer README.md, launch.sh, job.sbatch, train.py and all that it reads: PyTorch trains the lock, on any number of GPUs and
+        machines (docs/trainer.md). Of an arch alone only model.py and params.toml.
 lingua-slurm
         recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs. The archs of release.
 card    README.md: a model card with numbers from the lock.
 
-hf, torch, slurm and card take any arch. Every --weights reads the files of hf, torch, release and lingua: the same bits
+hf, torch, trainer, slurm and card take any arch. Every --weights reads the files of hf, torch, release and lingua: the same bits
 (rounded with --dtype bf16; norms of Gemma 2 are stored less 1, so those below 1/2 may be off by one place of f32 at 1).
 `canonc import` gives back the graph, manifest and recipe from the classes of `transformers`, release and lingua; for
 other folders of hf, arch.canon beside the weights is the arch.
@@ -101,10 +103,10 @@ pub struct ExportArgs {
     pub arch: Option<String>,
     #[command(flatten)]
     pub prompt: PromptArgs,
-    /// GPUs, or ranks, per machine, for slurm and lingua-slurm
+    /// GPUs, or ranks, per machine, for slurm, trainer and lingua-slurm
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = within::<i64>(1, 1024))]
     pub gpus_per_node: i64,
-    /// Ranks, for slurm [default: the lock's platform.devices, or 1]
+    /// Ranks, for slurm and trainer [default: the lock's platform.devices, or 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1, 1 << 20))]
     pub ranks: Option<u32>,
     /// Prepared documents on the cluster, for slurm, if the lock trains on text [default: data/SOURCE.index]
@@ -127,6 +129,8 @@ pub enum ExportTo {
     Lingua,
     /// A Slurm script that launches canonc
     Slurm,
+    /// A folder in which PyTorch trains
+    Trainer,
     /// A Slurm script that launches Lingua's trainer
     LinguaSlurm,
     /// A model card
@@ -149,6 +153,7 @@ impl From<ExportTo> for To {
             ExportTo::LinguaSlurm | ExportTo::Slurm => To::LinguaSlurm,
             ExportTo::Card => To::Card,
             ExportTo::Torch => To::Torch,
+            ExportTo::Trainer => To::Trainer,
         }
     }
 }
@@ -167,10 +172,15 @@ pub fn export(args: &ExportArgs) -> Outcome {
     if args.to == ExportTo::Slurm {
         return slurm(args, &folder);
     }
-    if args.ranks.is_some() || args.data.is_some() {
-        return Err(
-            Failure::bad_input("--ranks and --data are only for `--to slurm`").help("remove them")
-        );
+    if args.ranks.is_some() && args.to != ExportTo::Trainer || args.data.is_some() {
+        let message = "--ranks is only for `--to slurm` and `--to trainer`, and --data for `--to slurm`";
+        return Err(Failure::bad_input(message).help("remove them"));
+    }
+    if args.to == ExportTo::Trainer && (args.weights.is_some() || args.dtype.is_some()) {
+        return Err(Failure::bad_input(
+            "--weights and --dtype are for exported weights, but a run starts from its lock alone",
+        )
+        .help("remove them"));
     }
     let dtype = args.dtype.unwrap_or_default();
     let Source { compiled, record, experiment, weights, known } = source(args)?;
@@ -199,6 +209,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         to: args.to.into(),
         dtype: dtype.into(),
         gpus_per_node: args.gpus_per_node,
+        ranks: args.ranks.or_else(|| experiment.as_ref().and_then(|e| e.platform.devices)),
         origin: known.as_ref().zip(what.as_deref()).map(|(known, what)| Origin {
             what,
             step: known.step,
@@ -311,6 +322,7 @@ impl Known {
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
     let path = match workspace::resolve(&args.source)? {
         Target::Model(folder) => return model(args, &folder),
+        Target::Run(folder) if args.to == ExportTo::Trainer => Paths::new(&folder).lock(),
         Target::Run(folder) | Target::Folder(folder) => {
             let is_own =
                 |weights: &Path| workspace::path(weights).is_ok_and(|run| same(&run, &folder));

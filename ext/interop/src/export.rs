@@ -15,14 +15,14 @@ use compiler::program::Compiled;
 use dsl::{Problem, quote};
 use lab::experiment::Experiment;
 use lab::field::FieldValue;
-use lab::lock::ARCH_SEQ_LEN;
+use lab::lock::{ARCH_SEQ_LEN, Lock};
 use minijinja::{Environment, UndefinedBehavior, context};
 use records::model_folder::{ARCH, CONFIG};
 use records::run::digest_of;
 
 use super::described::Described;
 use super::dtype::Dtype;
-use super::folder::{put, write_folder};
+use super::folder::{put, put_bytes, write_folder};
 use super::lay::{self, Target};
 use super::model::{Family, Model, RopeLayout};
 use super::names::GatedNorm;
@@ -32,7 +32,7 @@ use super::store::{Planned, Store, write_safetensors};
 use super::text_files::{GENERATION, ImportedText, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG};
 use super::tokenizer::{self, Mark, Tokenizer};
 use super::training;
-use super::{arch, hf, json, lingua, pth, shown, torch, yaml};
+use super::{arch, hf, json, lingua, pth, shown, torch, trainer, yaml};
 
 /// The format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub enum To {
     Card,
     /// One file of plain PyTorch, with weights beside it if there are any.
     Torch,
+    /// A folder in which PyTorch trains the lock; of an arch alone its module.
+    Trainer,
 }
 
 /// The inputs of an export.
@@ -66,6 +68,8 @@ pub struct Request<'a> {
     pub dtype: Dtype,
     /// GPUs of one machine, for a Slurm script.
     pub gpus_per_node: i64,
+    /// GPUs of a job, if known.
+    pub ranks: Option<u32>,
     /// The known training of these weights.
     pub origin: Option<Origin<'a>>,
     /// The tokenizer of the training, or a sentence that says why there is none.
@@ -85,7 +89,7 @@ pub struct Origin<'a> {
     pub file: Option<Digest>,
 }
 
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 11] = [
     ("recipe.yaml", include_str!("../templates/lingua.yaml.j2")),
     ("launch.sh", include_str!("../templates/lingua.sh.j2")),
     ("README.md", include_str!("../templates/card.md.j2")),
@@ -93,6 +97,10 @@ const TEMPLATES: [(&str, &str); 7] = [
     ("config.json", include_str!("../templates/config.json.j2")),
     ("model.py", include_str!("../templates/model.py.j2")),
     ("modeling.py", include_str!("../templates/modeling.py.j2")),
+    ("training.py", include_str!("../templates/training.py.j2")),
+    ("trainer.sh", include_str!("../templates/trainer.sh.j2")),
+    ("trainer.sbatch", include_str!("../templates/trainer.sbatch.j2")),
+    ("trainer.md", include_str!("../templates/trainer.md.j2")),
 ];
 
 /// Everything computed before writing starts.
@@ -112,7 +120,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, Problem> 
     let described = match (arch::model(request.compiled), request.to) {
         (Ok(model), _) => Some(Described::of_released(model, norm)),
         (Err(_), To::Card | To::HuggingFace) => Described::recognised(request.compiled),
-        (Err(_), To::Torch) => None,
+        (Err(_), To::Torch | To::Trainer) => None,
         // These formats know only the released families.
         (Err(error), To::Release | To::Lingua | To::LinguaSlurm) => return Err(error),
     };
@@ -133,7 +141,13 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, Problem> 
             lingua::check_loader(name, &known.model)?;
         }
         (
-            To::HuggingFace | To::Release | To::Lingua | To::LinguaSlurm | To::Card | To::Torch,
+            To::HuggingFace
+            | To::Release
+            | To::Lingua
+            | To::LinguaSlurm
+            | To::Card
+            | To::Torch
+            | To::Trainer,
             _,
         ) => {}
     }
@@ -152,6 +166,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, Problem> 
         (To::LinguaSlurm, Some(known)) => plan.slurm(folder, known),
         (To::Card, known) => plan.card(folder, known),
         (To::Torch, _) => plan.torch(folder),
+        (To::Trainer, _) => plan.trainer(folder),
         (To::Release | To::Lingua | To::LinguaSlurm, None) => Ok(()),
     })?;
     Ok(plan.written.into_inner())
@@ -226,7 +241,7 @@ impl Plan<'_> {
     fn own_class(&self, folder: &Path, known: Option<&Described>) -> Result<(), Problem> {
         let weights = self.needed_weights()?;
         let Request { compiled, dtype, .. } = self.request;
-        let module = torch::module(compiled)?;
+        let module = torch::module(compiled, torch::Form::Decoding)?;
         let text = self.render("modeling.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, &format!("{}.py", torch::CLASSES.file), &text)?;
         let [bos, eos] = self.marks();
@@ -350,13 +365,59 @@ impl Plan<'_> {
 
     /// `model.py`, and `model.safetensors` under the names of its modules.
     fn torch(&self, folder: &Path) -> Result<(), Problem> {
-        let module = torch::module(self.request.compiled)?;
+        let module = torch::module(self.request.compiled, torch::Form::Decoding)?;
         let text = self.render("model.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
         match &self.weights {
             Some(weights) => self.module_weights(folder, weights, ""),
             None => Ok(()),
         }
+    }
+
+    /// The module in its training form and the values of the lock; with a lock also the loop, the engine and its scripts.
+    fn trainer(&self, folder: &Path) -> Result<(), Problem> {
+        let Request { compiled, experiment, gpus_per_node, ranks, .. } = *self.request;
+        let module = torch::module(compiled, torch::Form::Training)?;
+        let text = self.render("training.py", minijinja::Value::from_serialize(&module))?;
+        self.put(folder, "model.py", &text)?;
+        let digest = Digest::of(trainer::MODULE, &text).to_string();
+        self.put(folder, "params.toml", &trainer::parameters(compiled, experiment, digest)?)?;
+        let Some(experiment) = experiment else { return Ok(()) };
+        self.put(folder, "lock", &Lock::Experiment(experiment.clone()).text())?;
+        self.written.borrow_mut().push("rates.f64".to_owned());
+        put_bytes(&folder.join("rates.f64"), &trainer::rates(experiment)?)?;
+        for (name, text) in trainer::ENGINE {
+            self.put(folder, &format!("canonc_torch/{name}"), text)?;
+        }
+        self.put(folder, "train.py", &trainer::loop_beside_the_engine())?;
+        let per_node = ranks.map_or(gpus_per_node, |ranks| gpus_per_node.min(i64::from(ranks)));
+        let ranks = ranks.map_or(per_node, i64::from);
+        if ranks % per_node != 0 {
+            let message =
+                format!("{ranks} ranks do not fill machines of {per_node}: each must have as many");
+            let help = "give the number of ranks on a machine: `--gpus-per-node N`";
+            return Err(Problem::in_file(experiment.name.clone(), message, help));
+        }
+        let values = context! {
+            name => experiment.name,
+            id => experiment.id().to_string(),
+            out => format!("runs/{}", experiment.name),
+            per_node,
+            nodes => ranks / per_node,
+            threads => 1,
+            notice => trainer::NOTICE,
+            micro_batches => experiment.batch.micro_batches,
+            sequences => experiment.batch.sequences,
+            means => module.has_means(),
+            drops => compiled.graph.has_dropout(),
+        };
+        for (name, template) in
+            [("launch.sh", "trainer.sh"), ("job.sbatch", "trainer.sbatch"), ("README.md", "trainer.md")]
+        {
+            let text = self.render(template, values.clone())?;
+            self.put(folder, name, &text)?;
+        }
+        Ok(())
     }
 
     /// `model.safetensors` with the names of a generated module's tensors.

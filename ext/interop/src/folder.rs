@@ -53,11 +53,16 @@ pub(crate) fn imported_arch(folder: &Path, name: &str) -> PathBuf {
 
 /// Writes a file, creating its folder.
 pub fn put(path: &Path, text: &str) -> Result<(), Problem> {
+    put_bytes(path, text.as_bytes())
+}
+
+/// As [`put`], of any bytes.
+pub(crate) fn put_bytes(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    disk::replace(path, text.as_bytes(), || Ok(())).map_err(failed)
+    disk::replace(path, bytes, || Ok(())).map_err(failed)
 }
 
 /// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.

@@ -52,6 +52,7 @@ pub mod folder;
 pub mod source;
 pub mod training;
 pub mod recipe;
+mod trainer;
 pub mod text_files;
 pub mod record;
 pub mod import;

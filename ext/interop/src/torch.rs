@@ -3,20 +3,23 @@
 //! The module computes the graph, node by node, and only needs PyTorch; each primitive is one function, in the file of its
 //! name under `ext/interop/torch/`. Tests compare logits, gradients and decoding with ours.
 
-mod body;
 mod functions;
 mod names;
+mod body;
+mod heads;
 
 use std::rc::Rc;
 
-use compiler::graph::{Body, Graph, Param, ParamId};
+use compiler::graph::{Body, Graph, NodeKind, Param, ParamId};
 use compiler::number::{InitRule, Root};
+use compiler::plan::MEANS;
 use compiler::program::Compiled;
 use dsl::Problem;
 use serde::Serialize;
 
-use self::body::{Attribute, Uses};
+use self::body::{Attribute, Common, Uses};
 
+pub use body::Form;
 pub use names::tensor_names;
 
 /// The names in a folder for `transformers`, as in the template `modeling.py.j2`.
@@ -61,6 +64,13 @@ pub struct Module {
     kinds: String,
     /// For each layer the one that owns its module, if layers are shared.
     places: Option<Vec<u32>>,
+    /// The arguments of each table of angles.
+    tables: Vec<String>,
+    /// For training: the parameters of a layer's `forward` besides its inputs, and the auxiliary losses that are means.
+    arguments: String,
+    means: Vec<&'static str>,
+    /// For each layer, and last for the model outside of them, the paths of calls that drop elements.
+    drops_at: Vec<Vec<String>>,
     /// Whether layers that share parameters differ in their statements.
     mixed: bool,
     depth: usize,
@@ -85,6 +95,21 @@ struct Class {
     reads: Vec<String>,
     lines: Vec<String>,
     output: String,
+    /// The paths of the calls that drop elements, below the layer.
+    drops: Vec<String>,
+    /// For training, the functions to logits.
+    heads: Vec<Head>,
+}
+
+/// The function from some hidden values to the logits of the token that is `ahead` places on.
+#[derive(Debug, Serialize)]
+struct Head {
+    ahead: i64,
+    /// The number of hidden values before its own.
+    first: usize,
+    inputs: Vec<String>,
+    lines: Vec<String>,
+    output: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,20 +132,43 @@ struct Init {
     rule: String,
 }
 
+impl Module {
+    /// Whether its loss has means over the tokens of a micro-batch.
+    pub(crate) fn has_means(&self) -> bool {
+        !self.means.is_empty()
+    }
+}
+
 /// The module of an architecture.
-pub fn module(compiled: &Compiled) -> Result<Module, Problem> {
+pub fn module(compiled: &Compiled, form: Form) -> Result<Module, Problem> {
     let graph = &compiled.graph;
     let names = tensor_names(graph.params());
-    let Layers { classes, kinds, owners } = layers(&compiled.name, graph)?;
+    let means: Vec<&str> = MEANS.into_iter().filter(|term| graph.has_term(term)).collect();
+    let arguments = arguments(graph, &means);
+    let mut tables = Vec::new();
+    let passed = Passed { form, arguments: &arguments, terms: !means.is_empty() };
+    let Layers { classes, kinds, owners } = layers(&compiled.name, graph, passed, &mut tables)?;
     let differs = |(kind, owner): (&String, &u32)| kinds.get(*owner as usize) != Some(kind);
     let mixed = kinds.iter().zip(&owners).any(differs);
-    let uses = body::uses(&graph.top, &names);
-    let top = body::class("Model", &graph.top, &top_attributes(graph, &names), &uses)?;
+    if mixed && form == Form::Training {
+        return Err(Problem::in_file(
+            &compiled.name,
+            "layers that share their parameters differ in what they compute, which PyTorch cannot shard",
+            "train it with canonc, or give these layers parameters of their own",
+        ));
+    }
+    let uses = body::uses(&graph.top, &names, form);
+    let mut common = passed.common(&uses, &mut tables);
+    let top = body::class("Model", &graph.top, &top_attributes(graph, &names), &mut common)?;
     let used = |function: &str| {
         let all = classes.iter().chain([&top]);
+        let heads = top.heads.iter().flat_map(|head| &head.lines);
+        let mut lines = all.flat_map(|class| &class.lines).chain(heads);
         // The loss of any model is computed in f32.
         function == "wide"
-            || all.flat_map(|class| &class.lines).any(|line| functions::calls(line, function))
+            || function == "summed_loss" && form == Form::Training
+            || function == "rope_table" && !tables.is_empty()
+            || lines.any(|line| functions::calls(line, function))
     };
     let shared = are_shared(&owners);
     Ok(Module {
@@ -139,9 +187,67 @@ pub fn module(compiled: &Compiled) -> Result<Module, Problem> {
         mixed,
         reads_ids: top.lines.iter().any(|line| reads_ids(line)),
         head: body::head(&graph.top, &names, &uses),
+        drops_at: drops_at(&classes, &kinds, &top),
+        arguments: arguments.replace("self.drops[depth]", "drops"),
+        tables,
+        means,
         classes,
         top,
     })
+}
+
+/// The paths of the calls that drop elements: of each layer, then of the model outside of them.
+fn drops_at(classes: &[Class], kinds: &[String], top: &Class) -> Vec<Vec<String>> {
+    let path = |layer: usize, at: &str| match at {
+        "" => format!("layers.{layer}"),
+        at => format!("layers.{layer}.{at}"),
+    };
+    let of_layer = |(layer, kind): (usize, &String)| {
+        let class = classes.iter().find(|class| class.name == *kind);
+        let drops = class.map(|class| class.drops.as_slice()).unwrap_or_default();
+        drops.iter().map(|at| path(layer, at)).collect()
+    };
+    kinds.iter().enumerate().map(of_layer).chain([top.drops.clone()]).collect()
+}
+
+/// What every training layer gets besides its inputs, as Python.
+fn arguments(graph: &Graph, means: &[&str]) -> String {
+    let mut text = String::new();
+    if calls(&graph.top, "rope") {
+        text += ", tables";
+    }
+    if graph.has_dropout() {
+        text += ", self.drops[depth], windows";
+    }
+    if !means.is_empty() {
+        text += ", terms";
+    }
+    text
+}
+
+/// Whether a body, or one inside it, calls a primitive.
+fn calls(body: &Body, name: &str) -> bool {
+    body.nodes.iter().any(|node| match &node.kind {
+        NodeKind::Op { primitive, .. } => primitive.name == name,
+        NodeKind::Slot { fill, .. } => calls(fill, name),
+        NodeKind::Layer { body, .. } => calls(body, name),
+        NodeKind::Input(_) | NodeKind::Param(_) => false,
+    })
+}
+
+/// What all classes of a module are written with.
+#[derive(Clone, Copy)]
+struct Passed<'a> {
+    form: Form,
+    arguments: &'a str,
+    terms: bool,
+}
+
+impl<'a> Passed<'a> {
+    fn common(self, uses: &'a Uses, tables: &'a mut Vec<String>) -> Common<'a> {
+        let Passed { form, arguments, terms } = self;
+        Common { form, uses, arguments, terms, tables }
+    }
 }
 
 /// Whether a line of the model's class reads token ids, but for the table's rows and the device.
@@ -175,7 +281,12 @@ fn are_shared(owners: &[u32]) -> bool {
 }
 
 /// One class for each distinct body.
-fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
+fn layers(
+    arch: &str,
+    graph: &Graph,
+    passed: Passed<'_>,
+    tables: &mut Vec<String>,
+) -> Result<Layers, Problem> {
     let mut bodies: Vec<&Rc<Body>> = Vec::new();
     let mut all: Vec<&Rc<Body>> = Vec::new();
     let mut layers = Layers { classes: Vec::new(), kinds: Vec::new(), owners: Vec::new() };
@@ -187,7 +298,7 @@ fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
     let shared = are_shared(&layers.owners);
     let mut common = Uses::new();
     for body in all.iter().filter(|_| shared) {
-        for (group, kinds) in body::uses(body, &tensor_names(&body.params)) {
+        for (group, kinds) in body::uses(body, &tensor_names(&body.params), passed.form) {
             common.entry(group).or_default().extend(kinds);
         }
     }
@@ -197,11 +308,12 @@ fn layers(arch: &str, graph: &Graph) -> Result<Layers, Problem> {
             None => {
                 let name = format!("Layer{}", bodies.len());
                 let names = tensor_names(&body.params);
-                let uses_here = body::uses(body, &names);
+                let uses_here = body::uses(body, &names, passed.form);
                 let attributes: Vec<Attribute> =
                     names.into_iter().map(Attribute::OfClass).collect();
                 let uses = if shared { &common } else { &uses_here };
-                layers.classes.push(body::class(&name, body, &attributes, uses)?);
+                let mut common = passed.common(uses, tables);
+                layers.classes.push(body::class(&name, body, &attributes, &mut common)?);
                 bodies.push(body);
                 bodies.len() - 1
             }

@@ -6,19 +6,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::graph::{Body, Node, NodeKind, Out};
-use compiler::op::{Arity, Attr, Attrs, Primitive, Time, Type};
+use compiler::op::{Arity, Attr, Attrs, AttrsExt, Primitive, Type};
 use dsl::Problem;
 
-use super::{Class, Group, Tensor, functions};
+use super::{Class, Group, Head, Tensor, functions, heads};
 
 /// A parameter's name and shape.
 type NamedShape<'a> = (String, &'a [i64]);
 
 /// Names in a generated `forward` that a variable must not take.
-const RESERVED: [&str; 18] = [
-    "F", "depth", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside", "past",
-    "position", "range", "self", "str", "tokens", "torch", "x",
+const RESERVED: [&str; 22] = [
+    "F", "depth", "drops", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside",
+    "past", "position", "range", "self", "str", "tables", "terms", "tokens", "torch", "windows", "x",
 ];
+
+/// What the statements are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Logits of tokens after a state, and the new state.
+    Decoding,
+    /// The training loss of whole windows.
+    Training,
+}
+
+/// What the classes of one module have in common.
+pub(super) struct Common<'a> {
+    pub(super) form: Form,
+    /// How weights of a group are used, by its name.
+    pub(super) uses: &'a Uses,
+    /// What a training layer gets besides the stream.
+    pub(super) arguments: &'a str,
+    /// Whether it returns auxiliary losses.
+    pub(super) terms: bool,
+    /// The arguments of each table of angles.
+    pub(super) tables: &'a mut Vec<String>,
+}
 
 /// The attribute that holds a parameter's tensor, by its name.
 #[derive(Clone, Debug)]
@@ -46,13 +68,13 @@ pub(super) enum Use {
 }
 
 /// How a body's statements use its parameters, whose tensors have these names.
-pub(super) fn uses(body: &Body, names: &[String]) -> Uses {
+pub(super) fn uses(body: &Body, names: &[String], form: Form) -> Uses {
     let mut uses = Uses::new();
-    collect_uses(body, names, &mut uses);
+    collect_uses(body, names, form, &mut uses);
     uses
 }
 
-fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
+fn collect_uses(body: &Body, names: &[String], form: Form, uses: &mut Uses) {
     let name = |out: &Out| match body.nodes[out.node as usize].kind {
         NodeKind::Param(id) => names.get(id.0 as usize).map(String::as_str),
         NodeKind::Input(_)
@@ -64,8 +86,13 @@ fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
     let mut add = |group: &str, kind| {
         uses.entry(group.to_owned()).or_default().insert(kind);
     };
-    for id in needed(body) {
-        let node = &body.nodes[id as usize];
+    let mut outputs = body.outputs.clone();
+    if form == Form::Training {
+        outputs.extend(heads::of(body).1.iter().map(|head| head.logits));
+    }
+    let all = needed(body, &outputs, form);
+    for id in &all {
+        let node = &body.nodes[*id as usize];
         let module = match (&node.kind, node.inputs.as_slice()) {
             (NodeKind::Op { primitive, .. }, [_, weight, bias @ ..])
                 if primitive.name == "linear" =>
@@ -93,10 +120,10 @@ fn collect_uses(body: &Body, names: &[String], uses: &mut Uses) {
             None => node.inputs.iter().filter_map(group).for_each(|group| add(group, Use::Other)),
         }
     }
-    for id in needed(body) {
-        if let NodeKind::Slot { fill, params, .. } = &body.nodes[id as usize].kind {
+    for id in &all {
+        if let NodeKind::Slot { fill, params, .. } = &body.nodes[*id as usize].kind {
             let inner: Vec<String> = params.iter().map(|id| names[id.0 as usize].clone()).collect();
-            collect_uses(fill, &inner, uses);
+            collect_uses(fill, &inner, form, uses);
         }
     }
 }
@@ -133,17 +160,17 @@ pub(super) fn class(
     name: &str,
     body: &Body,
     attributes: &[Attribute],
-    uses: &Uses,
+    common: &mut Common<'_>,
 ) -> Result<Class, Problem> {
     let Declared { own, groups, params } = Declared::new(body, attributes);
     let groups = groups
         .into_iter()
         .map(|(path, tensors)| Group {
             path: path.to_owned(),
-            module: constructor(module(uses, path), &tensors),
+            module: constructor(module(common.uses, path), &tensors),
         })
         .collect();
-    let mut writer = Writer::new(is_chain(body), uses);
+    let mut writer = Writer::new(is_chain(body), common);
     let mut inputs: Vec<String> = Vec::new();
     for ty in &body.inputs {
         inputs.push(match ty.tokens {
@@ -153,11 +180,26 @@ pub(super) fn class(
         });
     }
     writer.input = if inputs.iter().any(|name| name == "x") { "x" } else { "tokens" };
-    let output = writer.body(body, &inputs, &params, &state_keys(body))?.join(", ");
+    let (outputs, heads) = match writer.common.form {
+        Form::Decoding => (body.outputs.clone(), Vec::new()),
+        Form::Training => heads::of(body),
+    };
+    let given = Given { inputs: &inputs, params: &params, states: &state_keys(body) };
+    let outputs = writer.body(body, &outputs, given)?;
     let shapes = body.inputs.iter().map(Type::to_string);
     let reads = inputs.iter().zip(shapes).map(|(name, shape)| format!("{name} {shape}")).collect();
-    let lines = writer.lines;
-    Ok(Class { name: name.to_owned(), own, groups, inputs, reads, lines, output })
+    let (lines, drops) = (std::mem::take(&mut writer.lines), std::mem::take(&mut writer.drops));
+    let heads = heads.iter().map(|head| writer.head(body, head, given)).collect::<Result<_, _>>()?;
+    let output = outputs.join(", ");
+    Ok(Class { name: name.to_owned(), own, groups, inputs, reads, lines, output, drops, heads })
+}
+
+/// The expressions of what a body reads.
+#[derive(Clone, Copy)]
+struct Given<'a> {
+    inputs: &'a [String],
+    params: &'a [String],
+    states: &'a [String],
 }
 
 /// The parameters of a class.
@@ -236,14 +278,16 @@ fn parents(path: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The statements of one `forward`.
-struct Writer<'a> {
+struct Writer<'a, 'b> {
     lines: Vec<String>,
     taken: BTreeSet<String>,
     /// One of the class's inputs.
     input: &'static str,
-    uses: &'a Uses,
+    common: &'a mut Common<'b>,
     /// Whether each layer reads the one before it alone.
     chain: bool,
+    /// The paths of calls that drop elements, below the layer.
+    drops: Vec<String>,
 }
 
 /// Whether only the stream passes from layer to layer.
@@ -258,11 +302,11 @@ fn is_chain(top: &Body) -> bool {
     })
 }
 
-impl<'a> Writer<'a> {
-    fn new(chain: bool, uses: &'a Uses) -> Writer<'a> {
+impl<'a, 'b> Writer<'a, 'b> {
+    fn new(chain: bool, common: &'a mut Common<'b>) -> Writer<'a, 'b> {
         let names = RESERVED.into_iter().chain(functions::names());
         let taken = names.map(str::to_owned).collect();
-        Writer { lines: Vec::new(), taken, input: "x", uses, chain }
+        Writer { lines: Vec::new(), taken, input: "x", common, chain, drops: Vec::new() }
     }
 
     /// A variable's name that starts with `wanted` and is not taken.
@@ -281,34 +325,46 @@ impl<'a> Writer<'a> {
         self.lines.push(format!("{statement}  # {}", types.join(", ")));
     }
 
-    /// Writes the nodes that the outputs need; returns the outputs' expressions.
+    /// Writes the nodes that these outputs need; returns the outputs' expressions.
     fn body(
         &mut self,
         body: &Body,
-        inputs: &[String],
-        params: &[String],
-        states: &[String],
+        outputs: &[Out],
+        given: Given<'_>,
     ) -> Result<Vec<String>, Problem> {
+        let needed = needed(body, outputs, self.common.form);
         let mut values: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
-        let needed = needed(body);
-        for node in body.reachable().into_iter().filter(|node| needed.contains(node)) {
+        self.nodes(body, &needed, given, &mut values)?;
+        Ok(outputs.iter().map(|out| expression(&values, *out)).collect())
+    }
+
+    /// Writes these nodes of a body, and puts the expressions of their results into `values`.
+    fn nodes(
+        &mut self,
+        body: &Body,
+        wanted: &BTreeSet<u32>,
+        given: Given<'_>,
+        values: &mut [Vec<String>],
+    ) -> Result<(), Problem> {
+        for node in body.reachable().into_iter().filter(|node| wanted.contains(node)) {
             let at = &body.nodes[node as usize];
             let operands: Vec<String> =
-                read(at).iter().map(|out| expression(&values, *out)).collect();
+                read(at, self.common.form).iter().map(|out| expression(values, *out)).collect();
             values[node as usize] = match &at.kind {
-                NodeKind::Input(index) => vec![inputs[*index as usize].clone()],
-                NodeKind::Param(id) => vec![params[id.0 as usize].clone()],
-                // A part of the training loss, not of the module.
-                NodeKind::Op { primitive, .. } if AUXILIARY.contains(&primitive.name) => operands,
+                NodeKind::Input(index) => vec![given.inputs[*index as usize].clone()],
+                NodeKind::Param(id) => vec![given.params[id.0 as usize].clone()],
+                NodeKind::Op { primitive, attrs, .. } if AUXILIARY.contains(&primitive.name) => {
+                    self.auxiliary(primitive, attrs, operands)
+                }
                 NodeKind::Op { primitive, attrs, state } => {
-                    let state = state.map(|id| states[id.0 as usize].as_str());
+                    let state = state.map(|id| given.states[id.0 as usize].as_str());
                     self.call(primitive, attrs, state, at, &operands)?
                 }
                 NodeKind::Slot { name, fill, params: inner, states: kept } => {
                     let params: Vec<String> =
-                        inner.iter().map(|id| params[id.0 as usize].clone()).collect();
+                        inner.iter().map(|id| given.params[id.0 as usize].clone()).collect();
                     let states: Vec<String> =
-                        kept.iter().map(|id| states[id.0 as usize].clone()).collect();
+                        kept.iter().map(|id| given.states[id.0 as usize].clone()).collect();
                     self.lines.push(format!("# Slot {name}:"));
                     self.slot(fill, at, &operands, &params, &states)?
                 }
@@ -317,7 +373,7 @@ impl<'a> Writer<'a> {
                     let later = body.nodes.iter().any(|node| {
                         matches!(&node.kind, NodeKind::Layer { index: layer, .. } if layer > index)
                     });
-                    if !later {
+                    if !later && self.common.form == Form::Decoding {
                         self.lines.push("if hidden is not None:".to_owned());
                         self.lines.push(format!("    hidden.append({})", results[0]));
                     }
@@ -325,7 +381,79 @@ impl<'a> Writer<'a> {
                 }
             };
         }
-        Ok(body.outputs.iter().map(|out| expression(&values, *out)).collect())
+        Ok(())
+    }
+
+    /// The function from a head's inputs to its logits.
+    fn head(&mut self, body: &Body, head: &heads::Head, given: Given<'_>) -> Result<Head, Problem> {
+        let mut values: Vec<Vec<String>> = vec![Vec::new(); body.nodes.len()];
+        let mut inputs = Vec::new();
+        for cut in &head.inputs {
+            let name = self.fresh("h");
+            let results = &mut values[cut.node as usize];
+            results.resize(results.len().max(cut.port as usize + 1), name.clone());
+            results[cut.port as usize].clone_from(&name);
+            inputs.push(name);
+        }
+        self.nodes(body, &head.nodes, given, &mut values)?;
+        Ok(Head {
+            ahead: head.ahead,
+            first: head.first,
+            inputs,
+            lines: std::mem::take(&mut self.lines),
+            output: expression(&values, head.logits),
+        })
+    }
+
+    /// A call that passes its first operand on, and is a part of the training loss.
+    fn auxiliary(
+        &mut self,
+        primitive: &Primitive,
+        attrs: &Attrs,
+        operands: Vec<String>,
+    ) -> Vec<String> {
+        let [result, means @ ..] = operands.as_slice() else { return operands };
+        if self.common.form == Form::Training && primitive.name == "aux_loss" {
+            let (term, means) = (attrs.word("term"), means.join(", "));
+            self.lines.push(format!("terms[{term:?}] = terms[{term:?}] + mean_product({means})"));
+        }
+        vec![result.clone()]
+    }
+
+    /// A call whose expression depends on the form of the module, or on tables that all layers share.
+    fn special(
+        &mut self,
+        primitive: &Primitive,
+        attrs: &Attrs,
+        operands: &[String],
+    ) -> Option<String> {
+        let operand = operands.first()?;
+        match (primitive.name, self.common.form) {
+            ("rope", _) => {
+                let own = |name: &str| python(&attrs[name]);
+                let table = attrs.iter().filter(|(name, _)| **name != "layout");
+                let table: Vec<String> =
+                    table.map(|(name, value)| format!("{name}={}", python(value))).collect();
+                let table = table.join(", ");
+                let known = self.common.tables.iter().position(|known| *known == table);
+                let index = known.unwrap_or_else(|| {
+                    self.common.tables.push(table);
+                    self.common.tables.len() - 1
+                });
+                let (layout, dims) = (own("layout"), own("dims"));
+                Some(format!("rope({operand}, tables[{index}], layout={layout}, dims={dims})"))
+            }
+            ("dropout", Form::Training) => {
+                if attrs.decimal("rate").is_zero() {
+                    return Some(operand.clone());
+                }
+                self.drops.push(attrs.path("at").map_or_else(String::new, |at| at.to_string()));
+                let (rate, index) = (python(&attrs["rate"]), self.drops.len() - 1);
+                let drawn = format!("keyed_dropout({operand}, {rate}, drops[{index}], windows)");
+                Some(format!("{drawn} if self.training else {operand}"))
+            }
+            _ => None,
+        }
     }
 
     fn call(
@@ -336,7 +464,8 @@ impl<'a> Writer<'a> {
         node: &Node,
         operands: &[String],
     ) -> Result<Vec<String>, Problem> {
-        let module_call = self.module_call(primitive, operands);
+        let special = self.special(primitive, attrs, operands);
+        let module_call = special.or_else(|| self.module_call(primitive, operands));
         let call = match module_call.as_deref().or(primitive.torch) {
             // `torch.split` returns a tuple, even of one.
             Some(text) if primitive.name == "split" && node.types.len() == 1 => {
@@ -352,10 +481,7 @@ impl<'a> Writer<'a> {
                 }
                 arguments
                     .extend(attrs.iter().map(|(name, value)| format!("{name}={}", python(value))));
-                if primitive.time == Time::Positional {
-                    arguments.push("position=position".to_owned());
-                }
-                if let Some(state) = state {
+                if let Some(state) = state.filter(|_| self.common.form == Form::Decoding) {
                     arguments.push(format!("past=past.get({state:?})"));
                 }
                 format!("{}({})", primitive.name, arguments.join(", "))
@@ -378,7 +504,10 @@ impl<'a> Writer<'a> {
         });
         let results: Vec<String> = node.types.iter().map(|_| self.fresh(wanted)).collect();
         let mut targets = results.clone();
-        targets.extend(state.map(|state| format!("kept[{state:?}]")));
+        targets.extend(state.map(|state| match self.common.form {
+            Form::Decoding => format!("kept[{state:?}]"),
+            Form::Training => "_".to_owned(),
+        }));
         self.push(format!("{} = {call}", targets.join(", ")), &node.types);
         Ok(results)
     }
@@ -393,11 +522,13 @@ impl<'a> Writer<'a> {
         states: &[String],
     ) -> Result<Vec<String>, Problem> {
         if let [operand] = operands {
-            return self.body(fill, std::slice::from_ref(operand), params, states);
+            let inputs = std::slice::from_ref(operand);
+            return self.body(fill, &fill.outputs, Given { inputs, params, states });
         }
         let joined = self.fresh("whole");
         self.push(format!("{joined} = torch.cat([{}], dim=-1)", operands.join(", ")), &fill.inputs);
-        let filled = self.body(fill, &[joined], params, states)?;
+        let inputs = &[joined];
+        let filled = self.body(fill, &fill.outputs, Given { inputs, params, states })?;
         let widths: Vec<String> = node
             .types
             .iter()
@@ -413,8 +544,9 @@ impl<'a> Writer<'a> {
     fn module_call(&self, primitive: &Primitive, operands: &[String]) -> Option<String> {
         let [input, weight, ..] = operands else { return None };
         let group = weight.strip_prefix("self.")?.strip_suffix(".weight")?;
-        match (primitive.name, module(self.uses, group)?) {
-            ("embed", Use::Embed) if group == "embed" && self.input == "tokens" => {
+        let embeds = self.common.form == Form::Decoding && self.input == "tokens";
+        match (primitive.name, module(self.common.uses, group)?) {
+            ("embed", Use::Embed) if group == "embed" && embeds => {
                 Some(format!("self.embed({input}) if embeds is None else embeds"))
             }
             ("linear", Use::Linear | Use::LinearBias) | ("embed", Use::Embed) => {
@@ -422,6 +554,31 @@ impl<'a> Writer<'a> {
             }
             _ => None,
         }
+    }
+
+    /// As [`Writer::layer`], without states.
+    fn training_layer(
+        &mut self,
+        index: u32,
+        node: &Node,
+        operands: &[String],
+    ) -> Result<Vec<String>, Problem> {
+        let (arguments, terms) = (self.common.arguments, self.common.terms);
+        let results: Vec<String> = match self.chain {
+            true => vec!["x".to_owned()],
+            false => node.types.iter().map(|_| self.fresh("carried")).collect(),
+        };
+        let targets = results.join(", ") + if terms { ", terms" } else { "" };
+        if !self.chain {
+            let inputs = operands.join(", ");
+            let call = format!("{targets} = self.layer({index}, {inputs}{arguments})");
+            self.push(call.replace("depth", &index.to_string()), &node.types);
+        } else if index == 0 {
+            self.lines.extend(operands.iter().map(|first| format!("x = {first}")));
+            self.lines.push("for depth in range(self.depth):".to_owned());
+            self.push(format!("    {targets} = self.layer(depth, x{arguments})"), &node.types);
+        }
+        Ok(results)
     }
 
     /// The layers are a chain, which is one loop, written at the first of them; or more than the stream passes between
@@ -432,6 +589,9 @@ impl<'a> Writer<'a> {
         node: &Node,
         operands: &[String],
     ) -> Result<Vec<String>, Problem> {
+        if self.common.form == Form::Training {
+            return self.training_layer(index, node, operands);
+        }
         if !self.chain {
             let results: Vec<String> = (0..node.types.len())
                 .map(|port| match port {
@@ -441,7 +601,7 @@ impl<'a> Writer<'a> {
                 .collect();
             let (outputs, inputs) = (results.join(", "), operands.join(", "));
             let call =
-                format!("self.layer({index}, hidden, {inputs}, past.get({index}), position)");
+                format!("self.layer({index}, hidden, {inputs}, past.get({index}), tables)");
             self.push(format!("{outputs}, kept[{index}] = {call}"), &node.types);
             return Ok(results);
         }
@@ -450,7 +610,7 @@ impl<'a> Writer<'a> {
                 self.lines.push(format!("x = {first}"));
                 self.lines.push("for depth in range(self.depth):".to_owned());
                 let call =
-                    "    x, kept[depth] = self.layer(depth, hidden, x, past.get(depth), position)";
+                    "    x, kept[depth] = self.layer(depth, hidden, x, past.get(depth), tables)";
                 self.push(call.to_owned(), &node.types);
             }
             (1.., [x]) if x == "x" => {}
@@ -471,24 +631,30 @@ impl<'a> Writer<'a> {
 }
 
 /// The primitives that return their first operand and read the others for the training loss alone.
-const AUXILIARY: [&str; 2] = ["ahead_loss", "aux_loss"];
+const AUXILIARY: [&str; 2] = [AHEAD, "aux_loss"];
 
-/// The nodes that the outputs need, without those that only the training loss needs.
-fn needed(body: &Body) -> BTreeSet<u32> {
+/// The one of them whose other operand is a head's logits.
+pub(super) const AHEAD: &str = "ahead_loss";
+
+/// The nodes that these outputs need; when decoding, without those that only the training loss needs.
+pub(super) fn needed(body: &Body, outputs: &[Out], form: Form) -> BTreeSet<u32> {
     let mut needed = BTreeSet::new();
-    let mut left: Vec<u32> = body.outputs.iter().map(|out| out.node).collect();
+    let mut left: Vec<u32> = outputs.iter().map(|out| out.node).collect();
     while let Some(node) = left.pop() {
         if needed.insert(node) {
-            left.extend(read(&body.nodes[node as usize]).iter().map(|out| out.node));
+            left.extend(read(&body.nodes[node as usize], form).iter().map(|out| out.node));
         }
     }
     needed
 }
 
-/// The operands that a node's results depend on.
-fn read(node: &Node) -> &[Out] {
+/// The operands that a node's results, and in training its part of the loss, depend on. Heads of later tokens are apart.
+fn read(node: &Node, form: Form) -> &[Out] {
     match &node.kind {
-        NodeKind::Op { primitive, .. } if AUXILIARY.contains(&primitive.name) => {
+        NodeKind::Op { primitive, .. }
+            if primitive.name == AHEAD
+                || form == Form::Decoding && AUXILIARY.contains(&primitive.name) =>
+        {
             node.inputs.get(..1).unwrap_or_default()
         }
         NodeKind::Op { .. }

@@ -68,6 +68,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         to,
         dtype: given.dtype,
         gpus_per_node: 8,
+        ranks: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -250,6 +250,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         to,
         dtype: Dtype::F32,
         gpus_per_node: 8,
+        ranks: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -41,6 +41,7 @@ fn release(name: &str) -> tempfile::TempDir {
         to: To::Release,
         dtype: Dtype::F32,
         gpus_per_node: 8,
+        ranks: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -35,6 +35,7 @@ fn export(compiled: &Compiled, weights: &Path, dtype: Dtype, out: &Path) -> Vec<
         to: To::HuggingFace,
         dtype,
         gpus_per_node: 1,
+        ranks: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

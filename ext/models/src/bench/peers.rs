@@ -91,6 +91,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         weights: None,
         to: To::Torch,
         dtype: Dtype::F32,
+        ranks: None,
         gpus_per_node: 1,
         origin: None,
         tokenizer: Err(""),

@@ -1,0 +1,302 @@
+"""A run's folder as canonc reads it back: log, checkpoints and the record of what trained (`canonc.external.v1`).
+
+docs/files.md of canonc has the format. `canonc record FOLDER` computes the evaluations and attests the run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from . import _hash, _kernels, _model
+from ._data import Step
+from ._lock import Error, Lock
+from ._optim import Updates
+
+_CHAIN = "canonc.external.v1"
+_PARTS = ("weights", "first_moment", "second_moment")
+#: Environment variables that can change results or speed.
+_ENVIRONMENT = ("NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "FLA_USE_TMA")
+
+
+def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, Any]:
+    """The record of what trains: engine, versions, kernels, dtypes, ranks, machine. `more` adds or replaces keys."""
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    device = _model.device_of(model)
+    sharding = getattr(model, "sharding", {"parallel": "none", "mesh": "none", "precision": "f32", "compile": "none", "checkpointing": "none", "reshard": False})
+    precision = sharding["precision"]
+    micro_batches = lock.training["micro_batches"]
+    # Of products of f32 on GPUs.
+    tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    known: dict[str, Any] = {
+        "engine": "pytorch",
+        "engine_version": str(torch.__version__),
+        "parallel": sharding["parallel"],
+        "world": world,
+        "mesh": sharding["mesh"],
+        "division": "micro_batches" if micro_batches % world == 0 else "rows",
+        "precision.compute": precision,
+        "precision.reduce": "f32",
+        "precision.master": "f32",
+        "precision.f32_only": "f32",
+        "precision.loss": "f32",
+        "precision.tf32": bool(tf32),
+        "precision.autocast": "none",
+        "loss.terms": "canonc",
+        "data.windows": "canonc",
+        "compile": sharding["compile"],
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "checkpointing": sharding["checkpointing"],
+        "reshard": sharding["reshard"],
+        "module": lock.arch["module"],
+        "versions.python": platform.python_version(),
+        "machine.cpu": _cpu(),
+        "machine.hosts": _hosts(),
+    }
+    if hasattr(model, "drops_at"):
+        known["loss.dropout"] = "canonc"
+    known |= {f"kernels.{name}": kernel for name, kernel in model.kernels.items()}
+    known |= updates.record()
+    for package in ("triton", "fla", "mamba_ssm", "causal_conv1d", "numpy"):
+        if found := _kernels.version(package):
+            known[f"versions.{package}"] = found
+    if device.type == "cuda":
+        known["versions.cuda"] = str(torch.version.cuda)
+        known["versions.nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        known["machine.gpu"] = torch.cuda.get_device_name(device)
+        known["machine.gpus"] = world
+    known |= {f"environment.{name}": os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return known | more
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _hosts() -> int:
+    if not dist.is_initialized():
+        return 1
+    names: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(names, socket.gethostname())
+    return len(set(names))
+
+
+def _text(record: dict[str, Any]) -> str:
+    """The record as TOML: a line for each key, sorted."""
+    lines = ["version = 1"]
+    for key in sorted(record):
+        value = record[key]
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, int):
+            text = str(value)
+        else:
+            text = json.dumps(str(value), ensure_ascii=True)
+        lines.append(f"{key} = {text}")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float) -> float | str:
+    """Numbers that JSON has not are words."""
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
+
+
+class Recorder:
+    """Writes the folder of a run. Every rank makes one and makes the same calls; rank 0 writes.
+
+    `initial` is what `initialise` returned, `record` what `trainer` did. If the folder has a log of this lock and record, it is
+    continued: `cut(step)` removes what was logged after a checkpoint.
+    """
+
+    def __init__(self, lock: Lock, folder: str | os.PathLike[str], *, initial: str, record: dict[str, Any]) -> None:
+        self.lock, self.folder = lock, Path(folder)
+        self.writes = _model.rank() == 0
+        self._saved: dict[int, str] = {}
+        self._clock = time.monotonic()
+        text = _text(record)
+        self.trainer = _hash.tagged("canonc.trainer.v1", text)
+        if not self.writes:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        kept = self.folder / "lock"
+        if kept.exists() and kept.read_text(encoding="utf-8") != lock.text:
+            raise Error(f"`{self.folder}` is the folder of another lock's run: name another folder")
+        if (self.folder / "attestation.toml").exists():
+            raise Error(f"the run in `{self.folder}` is finished: name another folder")
+        _replace(kept, lock.text.encode())
+        log = self.folder / "metrics.jsonl"
+        record_file = self.folder / "trainer.toml"
+        if log.exists():
+            if not record_file.exists() or record_file.read_text(encoding="utf-8") != text:
+                raise Error(
+                    f"`{self.folder}` was begun by another trainer, or on other ranks or machines, than now: a run has one record. "
+                    "Go on with what trainer.toml there says, or train from the start in another folder"
+                )
+            self.lines = [line for line in log.read_text(encoding="utf-8").split("\n") if line]
+        else:
+            _replace(record_file, text.encode())
+            self.lines = []
+            start = {"kind": "external", "version": 1, "lock": lock.id, "eval": lock.training["eval"]}
+            self._append(start | {"initial": initial, "trainer": self.trainer})
+
+    @property
+    def head(self) -> str:
+        """The chain of the last line."""
+        return str(json.loads(self.lines[-1])["chain"]) if self.lines else ""
+
+    def _append(self, record: dict[str, Any]) -> None:
+        line = json.dumps(record, separators=(",", ":"))
+        chain = _hash.tagged(_CHAIN, f"{self.head}\n{line}")
+        line = f'{line[:-1]},"chain":"{chain}"}}'
+        with open(self.folder / "metrics.jsonl", "a", encoding="utf-8") as log:
+            log.write(line + "\n")
+        self.lines.append(line)
+
+    def cut(self, step: int) -> None:
+        """Removes the lines after a step, which a resumed run computes again."""
+        if self.writes:
+            self.lines = self.lines[: 1 + step]
+            if len(self.lines) != 1 + step:
+                raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the run goes on")
+            _replace(self.folder / "metrics.jsonl", "".join(line + "\n" for line in self.lines).encode())
+            times = self.folder / "timings.jsonl"
+            if times.exists():
+                kept = [line for line in times.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
+                _replace(times, "".join(line + "\n" for line in kept).encode())
+            for number, place in _checkpoints(self.folder).items():
+                if number > step:
+                    _remove(place)
+        self._clock = time.monotonic()
+
+    def step(self, step: Step, loss: float, norm: float, terms: dict[str, float] | None = None) -> None:
+        """Logs a step: its loss before the update, and the norm before clipping."""
+        if not self.writes:
+            return
+        line = {"kind": "step", "step": step.number, "loss": _number(loss), "grad_norm": _number(norm), "lr": step.rate}
+        line |= {"batch": step.digest, "counted": step.counted}
+        self._append(line | {name: _number(value) for name, value in (terms or {}).items()})
+        now = time.monotonic()
+        with open(self.folder / "timings.jsonl", "a", encoding="utf-8") as times:
+            times.write(json.dumps({"step": step.number, "seconds": now - self._clock}, separators=(",", ":")) + "\n")
+        self._clock = now
+
+    def due(self, step: int) -> bool:
+        """Whether a checkpoint is kept after this step: as the lock says, and the step after each, so that an update can be
+        checked; and the last two."""
+        every, last = int(self.lock.training["checkpoint_every"]), self.lock.steps
+        return step >= last - 1 or bool(every) and step > 1 and step % every in (0, 1)
+
+    def checkpoint(self, model: nn.Module, updates: Updates, step: int) -> None:
+        """Writes weights and moments in canonc's form. Every rank must call it."""
+        place = self.folder / "checkpoints" / f"step-{step:010}"
+        half = place.with_name(f".{place.name}")
+        if self.writes:
+            half.mkdir(parents=True, exist_ok=True)
+        parts = {}
+        for number, part in enumerate(_PARTS):
+            parts[part] = self._part(half / f"{part}.safetensors", model, updates, number, step)
+        if self.writes:
+            claims = [
+                "# @generated by canonc: a state of a run. The seal is over the text above it.",
+                "version = 2",
+                f'lock = "{self.lock.id}"',
+                f'trainer = "{self.trainer}"',
+                f"step = {step}",
+                f'chain = "{self.head}"',
+            ]
+            for part in _PARTS:
+                size, file, tensors = parts[part]
+                claims += ["", f"[{part}]", f"bytes = {size}", f'file = "{file}"', f'tensors = "{tensors}"']
+            text = "\n".join(claims) + "\n"
+            seal = _hash.tagged("canonc.external-checkpoint.v1", text)
+            _replace(half / "checkpoint.toml", f'{text}\n[seal]\ndigest = "{seal}"\n'.encode())
+            if place.exists():
+                _remove(place)
+            half.rename(place)
+            _replace(place.parent / "latest", f"{place.name}\n".encode())
+            self._prune(step)
+
+    def _part(self, file: Path, model: nn.Module, updates: Updates, number: int, step: int) -> tuple[int, str, str]:
+        """One file of tensors: its size, digest, and the digest of the tensors."""
+        rows, header, offset = [], {}, 0
+        tensors = list(self._tensors(model, updates, number))
+        for row, _ in tensors:
+            size = 4 * math.prod(row.shape)
+            header[row.path] = {"dtype": "F32", "shape": row.shape, "data_offsets": [offset, offset + size]}
+            offset += size
+        out = None
+        if self.writes:
+            head = json.dumps({"__metadata__": {"canonc": f"lock {self.lock.id} step {step}"}} | header, separators=(",", ":")).encode()
+            head += b" " * (-len(head) % 8)
+            out = open(file, "wb")
+            out.write(len(head).to_bytes(8, "little") + head)
+        for row, tensor in tensors:
+            values = _model.whole(tensor)
+            if out is not None:
+                values = values.detach().float().contiguous()
+                rows.append((row.path, row.shape, _hash.of_tensor(values)))
+                out.write(_hash.memory(values.cpu()))
+        if out is None:
+            return 0, "", ""
+        out.flush()
+        os.fsync(out.fileno())
+        out.close()
+        return file.stat().st_size, _hash.of_file(file), _hash.of_tensors(rows)
+
+    def _tensors(self, model: nn.Module, updates: Updates, number: int) -> Iterator[tuple[Any, torch.Tensor]]:
+        for row in self.lock.params:
+            parameter = model.get_parameter(row.name)
+            if number == 0:
+                yield row, parameter
+                continue
+            moments = updates.moments(parameter)
+            if number <= len(moments):
+                yield row, moments[number - 1]
+
+    def _prune(self, step: int) -> None:
+        """Keeps as many checkpoints as the lock says, each with the step after it."""
+        keep, every = int(self.lock.training["checkpoint_keep"]), int(self.lock.training["checkpoint_every"])
+        all_steps = _checkpoints(self.folder)
+        firsts = sorted((s for s in all_steps if every and s % every == 0), reverse=True)
+        kept = {s + i for s in firsts[: max(keep, 1)] for i in (0, 1)} | {step, step - 1, self.lock.steps - 1}
+        for number, place in all_steps.items():
+            if number not in kept:
+                _remove(place)
+
+
+def _checkpoints(folder: Path) -> dict[int, Path]:
+    return {int(place.name[5:]): place for place in (folder / "checkpoints").glob("step-*") if place.name[5:].isdigit()}
+
+
+def _remove(place: Path) -> None:
+    for file in place.iterdir():
+        file.unlink()
+    place.rmdir()
+
+
+def _replace(file: Path, data: bytes) -> None:
+    """Writes a file that is complete or absent."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    with open(temporary, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+    temporary.replace(file)
