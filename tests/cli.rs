@@ -31,6 +31,7 @@ mod cli {
     mod show;
     #[cfg(feature = "torch")]
     mod start;
+    mod stream;
     mod text;
 }
 

@@ -1,12 +1,13 @@
 """Compares exported PyTorch modules with canonc: `torch_oracle.py FOLDER`.
 
 FOLDER/NAME/ has `model.py` and `model.safetensors` as `canonc export --to torch` writes them, for each
-FOLDER/NAME.ours.safetensors as `canonc forward --grad --dtype f64` writes it. FOLDER/NAME.tokens.safetensors has
+FOLDER/NAME.ours.safetensors as `canonc forward --grad --dtype f64` writes it. FOLDER/NAME.trainer/ has `model.py` and
+`params.toml` as `--to trainer` writes them, and FOLDER/NAME.training.safetensors the same of a loss with every term. FOLDER/NAME.tokens.safetensors has
 `tokens` and `targets` [batch, time], and FOLDER/NAME.names.json the tensor of each parameter.
 
 For each NAME it prints a line of JSON with the largest differences, relative to the largest value: logits; loss; the
 worst gradient by PyTorch's autograd, and whose; logits of runs in parts from those in one; quantiles of initial values,
-of large parameters.
+of large parameters; the loss and the worst gradient of the training form.
 """
 
 import importlib.util
@@ -14,9 +15,16 @@ import json
 import pathlib
 import random
 import sys
+import tomllib
 
 import torch
 from safetensors.torch import load_file
+
+
+#: Weights of the terms, as in tests/transformers/modules.rs.
+SQUARES = {"nll_square": 0.01, "z_loss": 0.02}
+MEANS = {"balance": 0.5, "router_z": 0.25}
+AHEAD = 0.75
 
 
 def module(folder):
@@ -24,6 +32,46 @@ def module(folder):
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     return loaded.Model().eval()
+
+
+def worst_gradient(model, ours, names):
+    """The largest difference of a gradient, and whose it is."""
+    # Some gradients are zero but for rounding, as of q and k with a window of one token: those differ in noise.
+    largest = max(ours["grad." + path].abs().max().item() for path in names)
+    grads = {}
+    for path, tensor in names.items():
+        parameter = model.get_parameter(tensor)
+        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        grads[path] = difference(ours["grad." + path].double(), grad, least=1e-6 * largest)
+    worst = max(grads, key=grads.get)
+    return grads[worst], worst
+
+
+def training(folder, name, weights, names):
+    """Loss and worst gradient of the training form, from canonc's."""
+    place = folder / (name + ".trainer")
+    if not place.exists():
+        # Layers that share parameters and differ, which the test knows.
+        return 0.0, 0.0
+    given = load_file(folder / (name + ".tokens.safetensors"))
+    ours = load_file(folder / (name + ".training.safetensors"))
+    rows = tomllib.loads((place / "params.toml").read_text())["param"]
+    if {row["path"]: row["name"] for row in rows} != names:
+        sys.exit("error: {}: params.toml has other names".format(name))
+    model = module(place)
+    model.load_state_dict(weights, strict=True)
+    # Several pieces of the loss, and layers that are computed again.
+    model.double().train(not hasattr(model, "drops_at"))
+    model.logits_at_once, model.checkpointing = 5 * model.vocab, True
+    sums = model(given["tokens"], given["targets"], **SQUARES)
+    counted = (given["targets"] != -100).sum().item()
+    loss = sums["loss"] / counted
+    total = loss + sum(weight * sums[term] for term, weight in MEANS.items() if term in sums)
+    for term in sums:
+        if term.startswith("ahead_"):
+            total = total + AHEAD / len(model.ahead) * sums[term] / counted
+    total.backward()
+    return abs(ours["loss"].item() - loss.item()), worst_gradient(model, ours, names)[0]
 
 
 def difference(ours, theirs, least=1e-12):
@@ -80,22 +128,18 @@ def compare(folder, name):
     names = json.loads((folder / (name + ".names.json")).read_text())
     if set(names.values()) != set(dict(model.named_parameters())):
         sys.exit("error: {}: other parameters".format(name))
-    # Some gradients are zero but for rounding, as of q and k with a window of one token: those differ in noise.
-    largest = max(ours["grad." + path].abs().max().item() for path in names)
-    grads = {}
-    for path, tensor in names.items():
-        parameter = model.get_parameter(tensor)
-        grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        grads[path] = difference(ours["grad." + path].double(), grad, least=1e-6 * largest)
-    worst = max(grads, key=grads.get)
+    grad, worst = worst_gradient(model, ours, names)
+    training_loss, training_grad = training(folder, name, weights, names)
     return {
         "name": name,
         "logits": difference(ours["logits"].double(), logits.detach()),
         "loss": abs(ours["loss"].item() - loss.item()),
-        "grad": grads[worst],
+        "grad": grad,
         "worst": worst,
         "split": split,
         "init": init,
+        "training_loss": training_loss,
+        "training_grad": training_grad,
     }
 
 

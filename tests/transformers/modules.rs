@@ -1,13 +1,15 @@
 //! Compares every arch as a PyTorch module with ours in f64: logits, loss, gradients by PyTorch's autograd, and logits
-//! of a run in parts. No arch is left out: the primitives' examples, small archs of every form, the committed archs
+//! of a run in parts; in its training form the loss with every term and its gradients. No arch is left out: the primitives' examples, small archs of every form, the committed archs
 //! with small widths, archs with names that Python reserves, and random archs.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use compiler::number::{Ratio, Root};
 use compiler::plan::{Loss, Options};
 use compiler::program::{Compiled, Program, Std};
+use dsl::Decimal;
 use interop::dtype::Dtype;
 use interop::export::{Request, To, write};
 use interop::source::ArchWeights;
@@ -39,6 +41,21 @@ struct ModuleResult {
     worst: String,
     split: f64,
     init: f64,
+    training_loss: f64,
+    training_grad: f64,
+}
+
+/// Every term of a training loss; an arch has only some of them.
+fn all_terms() -> Loss {
+    let part = |num, den| Some(Root::rational(Ratio { num, den }));
+    let decimal = |text: &str| Decimal::parse(text).unwrap();
+    Loss {
+        nll_square: decimal("0.01"),
+        z_loss: decimal("0.02"),
+        balance: part(1, 2),
+        router_z: part(1, 4),
+        ahead: part(3, 4),
+    }
 }
 
 /// Exports each arch with weights and computes its logits and gradients, in a folder that the script reads.
@@ -48,11 +65,11 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
         let weights = Weights::init(graph, 7).unwrap();
         let file = folder.join(format!("{name}.safetensors"));
         weights.save(&file).unwrap();
-        let request = Request {
+        let request = |to, weights| Request {
             compiled,
             experiment: None,
-            weights: Some(&file),
-            to: To::Torch,
+            weights,
+            to,
             dtype: Dtype::F32,
             ranks: None,
             gpus_per_node: 1,
@@ -60,28 +77,34 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
             tokenizer: Err(""),
             imported_text: None,
         };
-        write(&request, &folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
+        let exported = |to, weights, end: &str| {
+            write(&request(to, weights), &folder.join(format!("{name}{end}")))
+        };
+        let panicked = |error| panic!("{name}: {error:?}");
+        exported(To::Torch, Some(file.as_path()), "").unwrap_or_else(panicked);
+        exported(To::Trainer, None, ".trainer").map(|_| ()).unwrap_or_else(|error| {
+            assert!(error.message.contains("which PyTorch cannot shard"), "{name}: {error:?}");
+        });
         read_back(name, compiled, &weights, &folder.join(name).join("model.safetensors"));
         let (tokens, targets) = tokens(graph.vocab);
-        let answer = forward::forward(&forward::Request {
-            graph,
-            weights: &weights,
-            tokens: &tokens,
-            targets: Some(&targets),
-            gradients: true,
-            loss: Loss::CROSS_ENTROPY,
-            options: Options::default(),
-            machine: Machine {
-                device: Device::Cpu,
-                kind: Kind::Double,
-                kernels: KernelRequest::REFERENCE,
-            },
-        });
-        std::fs::write(
-            folder.join(format!("{name}.ours.safetensors")),
-            answer.unwrap().bytes().unwrap(),
-        )
-        .unwrap();
+        for (end, loss) in [("ours", Loss::CROSS_ENTROPY), ("training", all_terms())] {
+            let answer = forward::forward(&forward::Request {
+                graph,
+                weights: &weights,
+                tokens: &tokens,
+                targets: Some(&targets),
+                gradients: true,
+                loss,
+                options: Options::default(),
+                machine: Machine {
+                    device: Device::Cpu,
+                    kind: Kind::Double,
+                    kernels: KernelRequest::REFERENCE,
+                },
+            });
+            let bytes = answer.unwrap().bytes().unwrap();
+            fs::write(folder.join(format!("{name}.{end}.safetensors")), bytes).unwrap();
+        }
         let names: BTreeMap<&str, String> = graph
             .params()
             .iter()
@@ -132,9 +155,9 @@ fn agree(cases: &BTreeMap<String, Compiled>) {
     let bad: Vec<&ModuleResult> = results
         .iter()
         .filter(|result| {
-            let values = [result.logits, result.loss, result.split];
-            let is_near =
-                values.iter().all(|off| *off <= ALLOWED) && result.grad <= ALLOWED_GRADIENT;
+            let values = [result.logits, result.loss, result.split, result.training_loss];
+            let is_near = values.iter().all(|off| *off <= ALLOWED)
+                && result.grad.max(result.training_grad) <= ALLOWED_GRADIENT;
             // Quantiles of 4,000 values or more differ by a few percent of their range from draw to draw.
             !(is_near && result.init <= 0.1)
         })
@@ -142,21 +165,27 @@ fn agree(cases: &BTreeMap<String, Compiled>) {
     let listed: Vec<String> = bad
         .iter()
         .map(|result| {
-            let ModuleResult { name, logits, loss, grad, worst, split, init } = result;
-            format!("{name}: logits {logits:.1e}, loss {loss:.1e}, gradient of {worst} {grad:.1e}, in parts {split:.1e}, initial {init:.2}")
+            let ModuleResult { name, logits, loss, grad, worst, split, init, .. } = result;
+            let (training_loss, training_grad) = (result.training_loss, result.training_grad);
+            format!(
+                "{name}: logits {logits:.1e}, loss {loss:.1e}, gradient of {worst} {grad:.1e}, in parts {split:.1e}, \
+                 initial {init:.2}, training loss {training_loss:.1e}, its gradients {training_grad:.1e}"
+            )
         })
         .collect();
     assert!(bad.is_empty(), "{}", listed.join("\n"));
     let worst = |error: fn(&ModuleResult) -> f64| results.iter().map(error).fold(0.0, f64::max);
     eprintln!(
         "{} archs: logits off by at most {:.1e}, loss {:.1e}, gradients {:.1e}, runs in parts {:.1e}, quantiles of \
-         initial values {:.1e}",
+         initial values {:.1e}, training loss {:.1e}, its gradients {:.1e}",
         results.len(),
         worst(|f| f.logits),
         worst(|f| f.loss),
         worst(|f| f.grad),
         worst(|f| f.split),
         worst(|f| f.init),
+        worst(|f| f.training_loss),
+        worst(|f| f.training_grad),
     );
 }
 

@@ -241,7 +241,7 @@ impl Plan<'_> {
     fn own_class(&self, folder: &Path, known: Option<&Described>) -> Result<(), Problem> {
         let weights = self.needed_weights()?;
         let Request { compiled, dtype, .. } = self.request;
-        let module = torch::module(compiled, torch::Form::Decoding)?;
+        let module = torch::module(compiled, torch::Form::Decoding, self.request.experiment)?;
         let text = self.render("modeling.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, &format!("{}.py", torch::CLASSES.file), &text)?;
         let [bos, eos] = self.marks();
@@ -365,7 +365,7 @@ impl Plan<'_> {
 
     /// `model.py`, and `model.safetensors` under the names of its modules.
     fn torch(&self, folder: &Path) -> Result<(), Problem> {
-        let module = torch::module(self.request.compiled, torch::Form::Decoding)?;
+        let module = torch::module(self.request.compiled, torch::Form::Decoding, self.request.experiment)?;
         let text = self.render("model.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
         match &self.weights {
@@ -377,7 +377,7 @@ impl Plan<'_> {
     /// The module in its training form and the values of the lock; with a lock also the loop, the engine and its scripts.
     fn trainer(&self, folder: &Path) -> Result<(), Problem> {
         let Request { compiled, experiment, gpus_per_node, ranks, .. } = *self.request;
-        let module = torch::module(compiled, torch::Form::Training)?;
+        let module = torch::module(compiled, torch::Form::Training, experiment)?;
         let text = self.render("training.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
         let digest = Digest::of(trainer::MODULE, &text).to_string();

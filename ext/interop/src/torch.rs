@@ -5,6 +5,7 @@
 
 mod functions;
 mod names;
+mod masters;
 mod body;
 mod heads;
 
@@ -15,11 +16,13 @@ use compiler::number::{InitRule, Root};
 use compiler::plan::MEANS;
 use compiler::program::Compiled;
 use dsl::Problem;
+use lab::experiment::Experiment;
 use serde::Serialize;
 
 use self::body::{Attribute, Common, Uses};
 
 pub use body::Form;
+pub use masters::kept_in_f32;
 pub use names::tensor_names;
 
 /// The names in a folder for `transformers`, as in the template `modeling.py.j2`.
@@ -69,6 +72,11 @@ pub struct Module {
     /// For training: the parameters of a layer's `forward` besides its inputs, and the auxiliary losses that are means.
     arguments: String,
     means: Vec<&'static str>,
+    /// What its training leaves out, and the factors of nll² and lse² in the lock's loss.
+    left_out: Vec<String>,
+    squares: Option<[f64; 2]>,
+    /// The names of parameters that keep f32 where the rest is bf16, below their layer.
+    kept_in_f32: Vec<String>,
     /// For each layer, and last for the model outside of them, the paths of calls that drop elements.
     drops_at: Vec<Vec<String>>,
     /// Whether layers that share parameters differ in their statements.
@@ -140,7 +148,11 @@ impl Module {
 }
 
 /// The module of an architecture.
-pub fn module(compiled: &Compiled, form: Form) -> Result<Module, Problem> {
+pub fn module(
+    compiled: &Compiled,
+    form: Form,
+    experiment: Option<&Experiment>,
+) -> Result<Module, Problem> {
     let graph = &compiled.graph;
     let names = tensor_names(graph.params());
     let means: Vec<&str> = MEANS.into_iter().filter(|term| graph.has_term(term)).collect();
@@ -160,13 +172,14 @@ pub fn module(compiled: &Compiled, form: Form) -> Result<Module, Problem> {
     let uses = body::uses(&graph.top, &names, form);
     let mut common = passed.common(&uses, &mut tables);
     let top = body::class("Model", &graph.top, &top_attributes(graph, &names), &mut common)?;
+    let squares = experiment.and_then(squares);
     let used = |function: &str| {
         let all = classes.iter().chain([&top]);
         let heads = top.heads.iter().flat_map(|head| &head.lines);
         let mut lines = all.flat_map(|class| &class.lines).chain(heads);
         // The loss of any model is computed in f32.
         function == "wide"
-            || function == "summed_loss" && form == Form::Training
+            || function == "summed_loss" && (form == Form::Training || squares.is_some())
             || function == "rope_table" && !tables.is_empty()
             || lines.any(|line| functions::calls(line, function))
     };
@@ -187,6 +200,9 @@ pub fn module(compiled: &Compiled, form: Form) -> Result<Module, Problem> {
         mixed,
         reads_ids: top.lines.iter().any(|line| reads_ids(line)),
         head: body::head(&graph.top, &names, &uses),
+        left_out: masters::left_out(graph, experiment),
+        squares,
+        kept_in_f32: kept_names(graph, &names),
         drops_at: drops_at(&classes, &kinds, &top),
         arguments: arguments.replace("self.drops[depth]", "drops"),
         tables,
@@ -194,6 +210,21 @@ pub fn module(compiled: &Compiled, form: Form) -> Result<Module, Problem> {
         classes,
         top,
     })
+}
+
+/// The factors of nll² and lse², unless both are 0.
+fn squares(experiment: &Experiment) -> Option<[f64; 2]> {
+    let loss = experiment.loss;
+    let squares = [loss.nll_square.to_f64(), loss.z_loss.to_f64()];
+    (squares != [0.0; 2]).then_some(squares)
+}
+
+/// The names of parameters that keep f32, without their layers.
+fn kept_names(graph: &Graph, names: &[String]) -> Vec<String> {
+    let kept = kept_in_f32(graph);
+    let kept = names.iter().zip(kept).filter(|(_, kept)| *kept).map(|(name, _)| name);
+    let below = kept.map(|name| in_layer(name).map_or(name.clone(), |(_, rest)| rest.to_owned()));
+    below.collect::<std::collections::BTreeSet<String>>().into_iter().collect()
 }
 
 /// The paths of the calls that drop elements: of each layer, then of the model outside of them.

@@ -1,19 +1,16 @@
 //! What an engine of PyTorch needs of a lock besides its module: the recipe's values, and a row for each parameter.
 
-use compiler::graph::{Graph, Param};
+use compiler::graph::Param;
 use compiler::number::{InitRule, Root};
-use compiler::plan::{
-    self, Decays, Input, MuonScale, Options, ParamUpdate, Precision, Recompute, TrainOptions,
-    UpdateRule,
-};
-use compiler::plans::{self, decayed};
+use compiler::plan::{MuonScale, ParamUpdate, Precision, Recompute, UpdateRule};
+use compiler::plans::decayed;
 use compiler::program::Compiled;
-use dsl::{Decimal, Problem};
+use dsl::Problem;
 use lab::experiment::Experiment;
 use records::{dropout, init, job};
 use serde::Serialize;
 
-use super::torch::tensor_names;
+use super::torch::{kept_in_f32, tensor_names};
 
 /// The tag of the digest of `model.py`.
 pub(super) const MODULE: &str = "canonc.module.v1";
@@ -267,36 +264,6 @@ fn muon(rule: UpdateRule, shape: &[i64]) -> Option<Muon> {
         nesterov: muon.nesterov,
         scale: scale.factor(*rows, *columns),
     })
-}
-
-/// Which parameters a training plan in bf16 reads as f32 alone.
-fn kept_in_f32(graph: &Graph) -> Vec<bool> {
-    let term = Some(Root::ONE);
-    let none = Decimal::ZERO;
-    let options = TrainOptions {
-        common: Options { precision: Precision::Bf16, fuse: false, ..Options::default() },
-        loss: plan::Loss { balance: term, router_z: term, ahead: term, ..plan::Loss::CROSS_ENTROPY },
-        optimizer: plan::Optimizer {
-            beta1: none,
-            beta2: none,
-            eps: none,
-            weight_decay: none,
-            decays: Decays::All,
-            clip: None,
-        },
-        updates: Vec::new(),
-        recompute: Recompute::Nothing,
-        dropout: false,
-    };
-    let plan = plans::train(graph, &options).micro;
-    let mut kept = vec![false; graph.params().len()];
-    for (input, _) in &plan.inputs {
-        let (Input::Param(id) | Input::Rounded(id)) = input else { continue };
-        if let Some(kept) = kept.get_mut(id.0 as usize) {
-            *kept = matches!(input, Input::Param(_));
-        }
-    }
-    kept
 }
 
 /// An initial distribution's name and numbers.

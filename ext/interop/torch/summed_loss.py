@@ -8,4 +8,5 @@ def summed_loss(logits, targets, nll_square, z_loss):
         loss = loss + nll_square * nll.square()
     if z_loss:
         loss = loss + z_loss * lse.square()
-    return torch.where(targets != -100, loss, 0.0).sum(dtype=torch.float64)
+    exact = torch.float32 if logits.device.type == "mps" else torch.float64
+    return torch.where(targets != -100, loss, 0.0).sum(dtype=exact)

@@ -11,6 +11,7 @@ import os
 import platform
 import socket
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from ._optim import Updates
 
 _CHAIN = "canonc.external.v1"
 _PARTS = ("weights", "first_moment", "second_moment")
+#: What may differ between the processes of one run: where it trains, and not what it computes.
+_MAY_CHANGE = ("world", "mesh", "division", "machine.", "environment.", "versions.", "checkpointing", "reshard")
 #: Environment variables that can change results or speed.
 _ENVIRONMENT = ("NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "FLA_USE_TMA")
 
@@ -99,6 +102,19 @@ def _hosts() -> int:
     return len(set(names))
 
 
+def _read(file: Path) -> dict[str, Any]:
+    """The flat keys of a record."""
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Error(f"`{file}` cannot be read, and a run is not continued without its record: {error}") from error
+    values.pop("version", None)
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= {f"{key}.{name}": inner for name, inner in value.items()} if isinstance(value, dict) else {key: value}
+    return flat
+
+
 def _text(record: dict[str, Any]) -> str:
     """The record as TOML: a line for each key, sorted."""
     lines = ["version = 1"]
@@ -129,9 +145,8 @@ class Recorder:
     def __init__(self, lock: Lock, folder: str | os.PathLike[str], *, initial: str, record: dict[str, Any]) -> None:
         self.lock, self.folder = lock, Path(folder)
         self.writes = _model.rank() == 0
-        self._saved: dict[int, str] = {}
         self._clock = time.monotonic()
-        text = _text(record)
+        self._record, text = record, _text(record)
         self.trainer = _hash.tagged("canonc.trainer.v1", text)
         if not self.writes:
             return
@@ -142,20 +157,22 @@ class Recorder:
         if (self.folder / "attestation.toml").exists():
             raise Error(f"the run in `{self.folder}` is finished: name another folder")
         _replace(kept, lock.text.encode())
-        log = self.folder / "metrics.jsonl"
-        record_file = self.folder / "trainer.toml"
-        if log.exists():
-            if not record_file.exists() or record_file.read_text(encoding="utf-8") != text:
-                raise Error(
-                    f"`{self.folder}` was begun by another trainer, or on other ranks or machines, than now: a run has one record. "
-                    "Go on with what trainer.toml there says, or train from the start in another folder"
-                )
-            self.lines = [line for line in log.read_text(encoding="utf-8").split("\n") if line]
-        else:
-            _replace(record_file, text.encode())
-            self.lines = []
-            start = {"kind": "external", "version": 1, "lock": lock.id, "eval": lock.training["eval"]}
-            self._append(start | {"initial": initial, "trainer": self.trainer})
+        log, kept_record = self.folder / "metrics.jsonl", self.folder / "trainer.toml"
+        self.lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        if self.lines:
+            self._kept = _read(kept_record)
+            for key in sorted(self._kept.keys() | record.keys()):
+                if self._kept.get(key) != record.get(key) and not key.startswith(_MAY_CHANGE):
+                    raise Error(
+                        f"the run in `{self.folder}` was begun with {key} = {self._kept.get(key)!r}, and now it is {record.get(key)!r}: "
+                        "go on with the former, or train from the start in another folder"
+                    )
+            self.trainer = str(json.loads(self.lines[0])["trainer"])
+            return
+        self._kept = record
+        _replace(kept_record, text.encode())
+        start = {"kind": "external", "version": 1, "lock": lock.id, "eval": lock.training["eval"]}
+        self._append(start | {"initial": initial, "trainer": self.trainer})
 
     @property
     def head(self) -> str:
@@ -171,11 +188,15 @@ class Recorder:
         self.lines.append(line)
 
     def cut(self, step: int) -> None:
-        """Removes the lines after a step, which a resumed run computes again."""
+        """Removes the lines after a step, which a resumed run computes again, and logs what is different about this process."""
         if self.writes:
-            self.lines = self.lines[: 1 + step]
-            if len(self.lines) != 1 + step:
+            records = [json.loads(line) for line in self.lines]
+            ends = [at for at, record in enumerate(records) if record["kind"] == "step" and record["step"] == step]
+            if step and not ends:
                 raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the run goes on")
+            self.lines = self.lines[: ends[0] + 1 if step else 1]
+            for record in records[: len(self.lines)]:
+                self._kept = self._kept | record.get("changes", {})
             _replace(self.folder / "metrics.jsonl", "".join(line + "\n" for line in self.lines).encode())
             times = self.folder / "timings.jsonl"
             if times.exists():
@@ -184,6 +205,9 @@ class Recorder:
             for number, place in _checkpoints(self.folder).items():
                 if number > step:
                     _remove(place)
+            changed = {key: self._record.get(key) for key in sorted(self._kept.keys() | self._record.keys()) if self._kept.get(key) != self._record.get(key)}
+            if changed:
+                self._append({"kind": "resumed", "step": step, "changes": changed})
         self._clock = time.monotonic()
 
     def step(self, step: Step, loss: float, norm: float, terms: dict[str, float] | None = None) -> None:
