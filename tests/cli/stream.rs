@@ -9,9 +9,9 @@ use crate::{command, folder, run_line};
 fn lock(dir: &Path, micro_batches: u64, sequences: u64, more: &str) -> String {
     let recipe = format!(
         "arch = \"../arch/a.canon\"\n[data]\nseq_len = 32\n[data.depo]\nN = 4\nK = 1\nmini_vocab = 6\nmin_tlen = 1\n\
-         max_tlen = 1\n[batch]\nsequences = {sequences}\nmicro_batches = {micro_batches}\n[optimizer]\nlr = 0.01\n\
+         max_tlen = 1\n[batch]\nsequences = {sequences}\nmicro_batches = {micro_batches}\n[optimizer]\nlr = 0.01\nweight_decay = 0\n\
          [schedule]\nkind = \"linear\"\nwarmup = 1\nlr_min_ratio = 0.1\n[budget]\nsteps = 3\n{more}\
-         [evaluation]\nwindows = 2\n"
+         [evaluation]\nwindows = 2\n[seeds]\ninit = 1\ndata = 1\n"
     );
     std::fs::create_dir_all(dir.join("recipes")).unwrap();
     std::fs::write(dir.join("recipes/s.toml"), recipe).unwrap();

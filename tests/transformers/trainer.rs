@@ -33,7 +33,8 @@ fn lock(dir: &Path, arch: &str, optimizer: &str, more: &str) {
          lr_min_ratio = 0.1\n[budget]\nsteps = 12\n[evaluation]\nevery = 0\nwindows = 2\n[checkpoint]\nevery = 6\n\
          [platform]\nthreads = 1\n{more}"
     );
-    fs::write(dir.join("t.toml"), recipe).unwrap();
+    let seeds = if more.contains("[seeds]") { "" } else { "[seeds]\ninit = 1\ndata = 1\n" };
+    fs::write(dir.join("t.toml"), recipe + seeds).unwrap();
     canonc(dir, &["build", "t.toml", "-q"]);
     canonc(dir, &["run", "--lock", "lockfiles/t.lock", "--dir", "ours", "-q"]);
     canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
