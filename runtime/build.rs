@@ -21,6 +21,7 @@ fn main() {
         "native/shapes.h",
         "native/nccl.cpp",
         "native/nccl.sh",
+        "native/cuda",
         "native/gloo",
     ] {
         println!("cargo:rerun-if-changed={name}");
@@ -57,17 +58,15 @@ fn main() {
         .file("native/cuda.cpp")
         .file("native/shapes.cpp")
         .compile("canonc_shim");
-    nccl(&lib);
+    nccl(&root);
     for library in ["torch_cpu", "c10", "gomp", "dl"] {
         println!("cargo:rustc-link-lib={library}");
     }
 }
 
-/// With a CUDA build of libtorch, compiles the library for exchanges between GPUs and copies it next to the binaries.
-fn nccl(lib: &Path) {
-    let Some(torch) = lib.parent().filter(|_| lib.join("libtorch_cuda.so").is_file()) else {
-        return;
-    };
+/// Compiles the library for exchanges between GPUs, which needs neither a GPU nor a CUDA build of libtorch, and copies it
+/// next to the binaries.
+fn nccl(torch: &Path) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let built = Command::new("sh").arg("native/nccl.sh").arg(torch).arg(&out).status();
     // OUT_DIR is target/PROFILE/build/PACKAGE/out.

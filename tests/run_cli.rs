@@ -458,7 +458,9 @@ fn a_lock_is_found_or_the_list_is_shown() {
         "{output}"
     );
     // By its path, by part of its name, by its source.
-    workspace.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
+    let output =
+        workspace.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1 --json");
+    assert!(output.contains("\"state\": \"interrupted\",\n  \"steps\": 1\n"), "{output}");
     for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
         let output = workspace.exits(2, &format!("run {name}"));
         assert!(output.contains("did you mean `lockfiles/one.lock`?"), "{output}");

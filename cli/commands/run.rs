@@ -30,6 +30,8 @@ come out the same.
 A finished run of the same lock under another name, such as a run of a comparison, is not trained again: the
 output names its folder. `--dir DIR` trains it anyway.
 
+Schema of --json, one object for each lock: {schema: \"canonc.run.v1\", name, lock, folder, state: \"finished\" (now or
+before), \"diverged\" or \"interrupted\", steps: those done}. An error leaves it out.
 Schema of --dry-run --json: {schema: \"canonc.run.estimate.v1\", name, lock, folder, state: \"new\", \"begun\" or \"finished\", device, ranks (null for one
 process), parameters, steps, tokens, memory_bytes, memory_from: \"measured\" or \"plan\", state_bytes, disk_bytes,
 step_seconds, training_seconds, evaluation_seconds, written_answers: whether evaluations also write answers, which
@@ -53,8 +55,8 @@ pub struct RunArgs {
     /// Estimate memory (of each rank, with `--ranks`), disk and time, and write nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the estimate of a dry run as JSON
-    #[arg(long, requires = "dry_run")]
+    /// Print JSON: where the run is and how it ended, or the estimate of a dry run
+    #[arg(long)]
     pub json: bool,
     /// Use another device than the lock's; the id stays the same, the platform section changes
     #[arg(long, value_enum, value_name = "DEVICE")]

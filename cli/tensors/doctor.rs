@@ -6,7 +6,10 @@ use runtime::kernels::cuda_devices;
 use runtime::observe::{Torch, observe};
 
 use cli::facts::Fact;
+use cli::fail::shown;
 use cli::{output, pytorch};
+
+use crate::ranks::nccl;
 
 pub(crate) fn facts() -> Vec<Fact> {
     let Torch { version, folder, cpu_capability, isa, threads, blas, .. } = observe().torch;
@@ -20,6 +23,7 @@ pub(crate) fn facts() -> Vec<Fact> {
     }
     facts.extend(std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| openmp(&maps)));
     facts.push(cuda());
+    facts.push(gpu_ranks());
     facts
 }
 
@@ -64,5 +68,18 @@ fn cuda() -> Fact {
             "`nvidia-smi` shows whether the driver works",
         ),
         n => Fact::has("CUDA", output::counted(n, "device")),
+    }
+}
+
+/// Whether ranks on several GPUs can exchange tensors; those on CPUs always can.
+fn gpu_ranks() -> Fact {
+    let name = "GPU ranks";
+    match nccl() {
+        Some(library) => Fact::has(name, shown(&library)),
+        None => Fact::lacks(
+            name,
+            "no libcanonc_nccl.so beside this program, so a run uses one GPU, or ranks on CPUs",
+            "`sh runtime/native/nccl.sh TORCH DIR` of a clone compiles it, without a GPU; `export CANONC_NCCL=DIR/libcanonc_nccl.so`",
+        ),
     }
 }

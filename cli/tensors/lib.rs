@@ -1,10 +1,10 @@
 //! The commands of the core that compute with tensors: training, replaying, and the times of steps.
 
 // Each module uses only those above it.
-pub mod doctor;
 mod environment;
 mod progress;
 pub mod ranks;
+pub mod doctor;
 mod replay;
 mod reproduce;
 mod run;

@@ -298,7 +298,7 @@ pub(crate) fn join(
 }
 
 /// The library for exchanges between GPUs: the one that CANONC_NCCL names, or the one beside this program.
-fn nccl() -> Option<PathBuf> {
+pub(crate) fn nccl() -> Option<PathBuf> {
     let named = std::env::var_os("CANONC_NCCL").map(PathBuf::from);
     let beside = || Some(std::env::current_exe().ok()?.parent()?.join("libcanonc_nccl.so"));
     named.or_else(beside).filter(|path| path.is_file())

@@ -21,6 +21,7 @@ use records::run::{Paths, experiment_from_text, lock_from_text};
 use runtime::execute::Machine;
 use runtime::ranks::{Arrived, Launch};
 use runtime::train::{Options, TrainOutcome, machine_of_rank, train};
+use serde::Serialize;
 
 use crate::environment::start_again;
 use crate::progress::{Observed, Screen};
@@ -91,7 +92,40 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let mut observed = Observed { screen: Screen::new(&experiment), live };
     let end = train(&mut job, &folder, machine, &options, &mut observed);
     observed.screen.clear();
-    report(end?, &folder)
+    let end = end?;
+    if args.json {
+        output::json(&Ended::new(&end, &experiment, &folder))?;
+    }
+    report(end, &folder)
+}
+
+/// How a run ended, for `--json`; the schema is in `canonc run --help`.
+#[derive(Serialize)]
+struct Ended<'a> {
+    schema: &'static str,
+    name: &'a str,
+    lock: String,
+    folder: String,
+    state: &'static str,
+    steps: u64,
+}
+
+impl<'a> Ended<'a> {
+    fn new(outcome: &TrainOutcome, experiment: &'a Experiment, folder: &Path) -> Ended<'a> {
+        let (state, steps) = match outcome {
+            TrainOutcome::Finished(run) | TrainOutcome::Already(run) => ("finished", run.steps),
+            TrainOutcome::Diverged { attestation, why: _ } => ("diverged", attestation.steps),
+            TrainOutcome::Interrupted { step } => ("interrupted", *step),
+        };
+        Ended {
+            schema: "canonc.run.v1",
+            name: &experiment.name,
+            lock: experiment.id().to_string(),
+            folder: shown(folder),
+            state,
+            steps,
+        }
+    }
 }
 
 /// The other ranks of this run, which must not wait for one that has failed.

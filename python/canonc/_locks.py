@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ._command import Error, path_argument, run_json
-
-Pathlike = str | os.PathLike[str]
+from ._command import Error, Pathlike, path_argument, run_json
 
 
 @dataclass(frozen=True)

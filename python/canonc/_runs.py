@@ -46,7 +46,7 @@ class Verification:
         return self.holds
 
 
-def _needed(name: str, *packages: str) -> Any:
+def needed(name: str, *packages: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
@@ -127,8 +127,8 @@ class Run:
             kept = ", ".join(map(str, steps))
             raise Error(f"`{self.path}` has no checkpoint of step {step}; it has: {kept}", 2)
         file = self.path / "checkpoints" / f"step-{step:010}" / "weights.safetensors"
-        reader = _needed(f"safetensors.{framework}", framework, "safetensors")
-        safetensors = _needed("safetensors", framework, "safetensors")
+        reader = needed(f"safetensors.{framework}", framework, "safetensors")
+        safetensors = needed("safetensors", framework, "safetensors")
         try:
             tensors: dict[str, Any] = reader.load_file(file)
         except (OSError, safetensors.SafetensorError) as error:
@@ -157,7 +157,7 @@ class Run:
         return self._frame("eval")
 
     def _frame(self, kind: str) -> pd.DataFrame:
-        pandas = _needed("pandas", "pandas")
+        pandas = needed("pandas", "pandas")
         rows = []
         for number, record in enumerate(self.records(), 1):
             if record["kind"] == kind:

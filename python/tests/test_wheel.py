@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,7 @@ class Command(Project):
         facts = {fact["name"]: fact for fact in json.loads(done.stdout)["facts"]}
         self.assertEqual(facts["torch"]["state"], "has")
         self.assertRegex(facts["torch"]["value"], r"^2\.11\.0, ")
+        self.assertRegex(facts["GPU ranks"]["value"], r"canonc/bin/libcanonc_nccl\.so$")
         folder = facts["torch"]["value"].split(", from ")[1]
         self.assertTrue(Path(folder).resolve().is_relative_to(HERE.resolve()), folder)
 
@@ -156,7 +158,7 @@ class Command(Project):
         self.assertRegex(WHEEL.name, r"^canonc-[0-9.]+-py3-none-manylinux_2_\d+_x86_64\.whl$")
         with zipfile.ZipFile(WHEEL) as archive:
             names = archive.namelist()
-            self.assertFalse([name for name in names if ".so" in name])
+            self.assertEqual([name for name in names if ".so" in name], ["canonc/bin/libcanonc_nccl.so"])
             self.assertEqual({info.date_time for info in archive.infolist()}, {archive.infolist()[0].date_time})
             for name in ("canonc/py.typed", "canonc/bin/canonc", "canonc/bin/canonc-torch"):
                 self.assertIn(name, names)
@@ -233,6 +235,91 @@ class Module(Project):
         self.assertRegex(confounded.confounds[0].at_b or "", r"depo_firstcanon\.lock:\d+$")
         with self.assertRaisesRegex(canonc.Error, "nonsense"):
             canonc.diff(a, b, treatment=["canon", "nonsense"])
+
+    def test_a_problem_has_its_place(self) -> None:
+        broken = Path("arch/broken.canon")
+        broken.write_text(Path("arch/first.canon").read_text().replace("swiglu", "swigloo"))
+        try:
+            checked = canonc.check("arch")
+        finally:
+            broken.unlink()
+        self.assertFalse(checked)
+        self.assertEqual((checked.files, checked.archs), (3, 2))
+        [problem] = checked.problems
+        self.assertEqual(str(problem.places[0]), "arch/broken.canon:7:11")
+        self.assertEqual((problem.severity, problem.help), ("error", ["did you mean `swiglu`?"]))
+        [unread] = canonc.check("arch/nothing.canon").problems
+        self.assertEqual((unread.code, unread.places), (None, []))
+        self.assertIn("arch/nothing.canon", unread.message)
+
+    def test_show(self) -> None:
+        for path in ("arch/first.canon", "lockfiles/depo_first.lock", "runs/depo_first"):
+            [arch] = canonc.show(path, seq_len=128)
+            self.assertEqual((arch.name, arch.layers, arch.seq_len), ("first", 2, 128))
+            owned = [parameter.count * len(part.layers or [0]) for part in arch.tables for parameter in part.parameters]
+            self.assertEqual(sum(owned), arch.parameters)
+        with self.assertRaisesRegex(canonc.Error, "for archs, but `attention` is a name"):
+            canonc.show("attention")
+        self.assertIn("attention", canonc.command("show", "attention", progress=False))
+
+    def test_audit(self) -> None:
+        fine = canonc.audit("lockfiles/depo_first.lock", "lockfiles/depo_firstcanon.lock")
+        self.assertTrue(fine)
+        self.assertEqual((fine.experiments, fine.pairs), (2, [("depo_first", "depo_firstcanon", True)]))
+        published = canonc.audit(published=True)
+        self.assertFalse(published)
+        self.assertEqual(published.experiments, 64)
+        first = published.findings[0]
+        self.assertIn(first.severity, ("error", "confound"))
+        self.assertIn(f"{first.severity}[{first.rule}]: {first.message}", repr(published))
+
+    def test_a_run_is_trained_and_continued(self) -> None:
+        lines: list[str] = []
+        before = canonc.estimate("lockfiles/depo_firstcanon.lock")
+        self.assertEqual((before.state, before.steps), ("new", 6))
+        lock, folder = "lockfiles/depo_firstcanon.lock", "runs/stopped"
+        stopped = canonc.run(lock, dir=folder, stop_after_step=2, progress=lines.append)
+        self.assertEqual((stopped.steps, stopped.attestation), ([2], None))
+        self.assertRegex(lines[0], r"^depo_firstcanon: 6 steps of .*, in runs/stopped$")
+        self.assertIsNotNone(canonc.run(lock, dir=folder, progress=lines.append).attestation)
+        self.assertIn("going on after step 2", lines)
+
+    def test_an_interrupt_leaves_a_checkpoint(self) -> None:
+        text = Path("recipes/depo_first.toml").read_text().replace("steps = 6", "steps = 60000")
+        Path("recipes/endless.toml").write_text(text + "\n[log]\nevery = 1\n")
+        canonc.build("recipes/endless.toml")
+
+        def press(line: str) -> None:
+            if line.startswith("step "):
+                signal.raise_signal(signal.SIGINT)
+
+        with self.assertRaisesRegex(canonc.Error, "^interrupted after step [0-9]+, with a checkpoint") as raised:
+            canonc.run("lockfiles/endless.lock", progress=press)
+        self.assertEqual(raised.exception.exit_code, 75)
+        self.assertIn(f"after step {canonc.load('endless').steps[-1]},", raised.exception.message)
+
+    def test_compare(self) -> None:
+        comparison = canonc.compare("lockfiles/depo.lock", progress=False)
+        self.assertTrue(comparison.controlled and comparison.page.is_file())
+        self.assertEqual([(arm.name, arm.role) for arm in comparison.arms][0], ("first", "base"))
+        row = comparison.pairs[0].row("eval_loss")
+        assert row.interval is not None and row.difference is not None
+        self.assertTrue(row.interval.low < row.difference < row.interval.high)
+        self.assertIsNotNone(row.effect)
+        self.assertEqual(len(comparison.table()), len(comparison.pairs[0].rows))
+        for text in (repr(comparison), comparison._repr_html_()):
+            self.assertIn("eval_loss", text)
+            self.assertIn(f"{row.difference:.4g}", text)
+        with self.assertRaisesRegex(KeyError, "nothing; there are: .*eval_loss"):
+            comparison.pairs[0].row("nothing")
+
+    def test_export(self) -> None:
+        files = canonc.export("runs/depo_first", to="torch", out="exported", progress=False)
+        self.assertEqual(files, [Path("exported/model.py"), Path("exported/model.safetensors")])
+        self.assertTrue(all(file.is_file() for file in files))
+        with self.assertRaisesRegex(canonc.Error, "it already exists") as raised:
+            canonc.export("runs/depo_first", to="torch", out="exported", progress=False)
+        self.assertEqual(raised.exception.exit_code, 2)
 
     def test_a_run(self) -> None:
         run = canonc.load("depo_first")

@@ -1,5 +1,5 @@
 // PyTorch's process group over NCCL, which moves tensors between GPUs, in a library of its own: only this file needs
-// CUDA's headers and libtorch_cuda, so the program that loads the library runs without them. Never run so far: no machine
+// names of CUDA (cuda/) and libtorch_cuda, so the program that loads the library runs without them. Never run so far: no machine
 // with several GPUs was at hand.
 #define USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -8,6 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+
+// With the headers of CUDA 13 and NCCL 2.28 instead of cuda/.
+static_assert(sizeof(c10d::ProcessGroupNCCL) == 1112 && sizeof(c10d::ProcessGroupNCCL::Options) == 248 &&
+                  sizeof(c10d::ProcessGroupNCCL::WorkNCCL) == 464 && sizeof(ncclConfig_t) == 80,
+              "the declarations in cuda/ are not those that PyTorch was built with");
 
 extern "C" {
 

@@ -170,3 +170,22 @@ fn the_named_pytorch_is_the_one_that_is_loaded() {
     let value = fact(&report);
     assert!(value.contains(&*named.join("lib").to_string_lossy()), "{value}, usually {usual}");
 }
+
+#[test]
+fn doctor_says_whether_gpus_can_exchange_tensors() {
+    let dir = folder(&[("libcanonc_nccl.so", "")]);
+    for (name, state) in [("libcanonc_nccl.so", "has"), ("nothing.so", "lacks")] {
+        let library = dir.path().join(name);
+        let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
+            .args(["doctor", "--json"])
+            .env("CANONC_NCCL", &library)
+            .output()
+            .unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let facts = report["facts"].as_array().unwrap();
+        let fact = facts.iter().find(|fact| fact["name"] == "GPU ranks").unwrap();
+        assert_eq!(fact["state"], state, "{fact}");
+        let text = fact.to_string();
+        assert!(text.contains(&*library.to_string_lossy()) || text.contains("nccl.sh"), "{text}");
+    }
+}

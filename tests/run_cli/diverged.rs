@@ -92,9 +92,10 @@ fn a_damaged_run_that_diverged_stops_the_comparison() {
 fn a_run_that_diverged_is_attested_verified_and_reproduced_but_not_exported() {
     let workspace = Place::new(&experiment("small", DEPO, &UNSTABLE));
     for _ in 0..2 {
-        let output = workspace.exits(1, "run lockfiles/small.lock");
+        let output = workspace.exits(1, "run lockfiles/small.lock --json");
         assert!(output.contains("error: training diverged: step 2 has loss 2.77"), "{output}");
         assert!(output.contains("attested as diverged at step 2"), "{output}");
+        assert!(output.contains("\"state\": \"diverged\",\n  \"steps\": 2\n"), "{output}");
     }
     assert_eq!(workspace.attestation("runs/small").diverged, Some(2));
     let output = workspace.exits(0, "verify small");

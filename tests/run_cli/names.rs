@@ -121,6 +121,13 @@ fn a_lock_that_was_trained_under_another_name_is_not_trained_again() {
     );
     assert!(output.contains("already finished: 3 steps"), "{output}");
     assert!(!workspace.path("runs/again").exists());
+    // A program reads where the run is.
+    let output = workspace.type_in("run lockfiles/again.lock --json");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["schema"], &value["folder"], &value["state"], &value["steps"]),
+        (&"canonc.run.v1".into(), &"runs/alone".into(), &"finished".into(), &3.into())
+    );
     workspace.exits(0, "run lockfiles/again.lock --dir runs/again");
     workspace.holds("runs/again");
     // The lock is what runs, whatever was written in the recipe since.

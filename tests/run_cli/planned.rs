@@ -242,7 +242,6 @@ fn build_forecasts_the_time_of_runs() {
     );
     let sum = seconds("training_seconds") + seconds("evaluation_seconds");
     assert!((seconds("seconds") - sum).abs() < 1e-6 * sum, "{value}");
-    workspace.exits(2, "run --lock lockfiles/plain.lock --json");
 
     fs::write(workspace.path("far.toml"), recipe.replace("threads = 1", "device = \"cuda\""))
         .unwrap();

@@ -18,7 +18,7 @@ work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 root="$work/$name"
 mkdir -p "$root/bin" "$root/share/man/man1" "$root/share/completions"
-for program in canonc canonc-torch; do
+for program in canonc canonc-torch libcanonc_nccl.so; do
   # Without libtorch there is only the first.
   [ "$program" != canonc ] && [ ! -e "$binaries/$program" ] && continue
   install -m 755 "$binaries/$program" "$root/bin/$program"

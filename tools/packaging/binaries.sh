@@ -63,7 +63,7 @@ for folder in "${from[@]}"; do
   # In a clone at /canonc, as in the image, the names are the folders.
   case "$names" in *" $folder/"*) ;; *) patterns+=("$folder/") ;; esac
 done
-for program in "$target"/release/canonc "$target"/release/canonc-torch; do
+for program in "$target"/release/canonc "$target"/release/canonc-torch "$target"/release/libcanonc_nccl.so; do
   [ -e "$program" ] || continue
   left="$(printf '%s\n' "${patterns[@]}" |
     LC_ALL=C grep --text --only-matching --fixed-strings --file=- "$program" | sort -u)" || [ $? = 1 ]

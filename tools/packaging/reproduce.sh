@@ -18,7 +18,7 @@ built() { # CLONE TARGET: prints the folder of its programs
 }
 a="$(built "$work/one" "$work/one/target" "$@")"
 b="$(built "$work/other/clone" "$work/elsewhere" "$@")"
-for program in canonc canonc-torch; do
+for program in canonc canonc-torch libcanonc_nccl.so; do
   # Without libtorch there is only the first.
   [ "$program" != canonc ] && [ ! -e "$a/$program" ] && [ ! -e "$b/$program" ] && continue
   cmp "$a/$program" "$b/$program" || {

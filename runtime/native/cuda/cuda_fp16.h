@@ -1,0 +1,2 @@
+// Empty: ATenCUDAGeneral.h includes it, and nothing of it is used.
+#pragma once
