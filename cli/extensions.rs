@@ -1,4 +1,4 @@
-//! What extensions add to the commands of the core: models of other programs, suites of questions, signatures.
+//! What extensions add to the commands of the core: models and logs of other programs, suites of questions, signatures.
 //!
 //! A program names its extensions once, when it starts. Without one, what needs it is refused.
 
@@ -13,6 +13,7 @@ use lab::recipe::Recipe;
 use records::measure::Measure;
 use records::run::Paths;
 use records::verify::VerifyReport;
+use report::page::ForeignLog;
 
 use crate::fail::{Failure, shown};
 
@@ -22,6 +23,7 @@ pub struct Extensions {
     pub models: &'static dyn ForeignModels,
     pub suites: &'static dyn Suites,
     pub signatures: &'static dyn Signatures,
+    pub logs: &'static dyn Logs,
 }
 
 /// Models in folders of other programs, and in those that `canonc export` or `canonc import` wrote.
@@ -71,6 +73,17 @@ pub trait Signatures: Sync {
     ) -> Result<(), Failure>;
 }
 
+/// Logs of runs that other programs trained.
+pub trait Logs: Sync {
+    /// Reads a log, and holds it against the lock that its reader says it is of. `metrics` are words `QUANTITY=NAME`.
+    fn read(
+        &self,
+        file: &Path,
+        experiment: &Experiment,
+        metrics: &[String],
+    ) -> Result<ForeignLog, Failure>;
+}
+
 /// The signers that the reader trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct TrustedFile<'a> {
@@ -103,10 +116,15 @@ pub fn signatures() -> &'static dyn Signatures {
     EXTENSIONS.get().unwrap_or(&Extensions::NONE).signatures
 }
 
+/// Logs of other programs.
+pub fn logs() -> &'static dyn Logs {
+    EXTENSIONS.get().unwrap_or(&Extensions::NONE).logs
+}
+
 impl Extensions {
     /// A program without extensions.
     pub const NONE: Extensions =
-        Extensions { models: &Absent, suites: &Absent, signatures: &Absent };
+        Extensions { models: &Absent, suites: &Absent, signatures: &Absent, logs: &Absent };
 }
 
 /// In place of an extension that a program was built without.
@@ -180,5 +198,15 @@ impl Signatures for Absent {
             report.undecided("this canonc is built without what checks signatures".to_owned());
         }
         Ok(())
+    }
+}
+
+impl Logs for Absent {
+    fn read(&self, file: &Path, _: &Experiment, _: &[String]) -> Result<ForeignLog, Failure> {
+        let message = format!(
+            "`{}` is a log, and this canonc is built without what reads logs of other programs",
+            shown(file)
+        );
+        Err(Failure::machine(message).help(REBUILD))
     }
 }

@@ -42,6 +42,7 @@ pub mod pytorch;
 pub mod torch_program;
 
 pub mod options;
+pub mod logs;
 pub mod help;
 pub mod usage;
 pub mod commands;

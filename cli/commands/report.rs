@@ -12,7 +12,7 @@ use lab::experiment::{Experiment, TokenizerKind};
 use lab::lock::Lock;
 use records::run::{Paths, experiment_from_text, lock_from_text};
 use report::compare::Facts;
-use report::page::{self, NoSuchModel, PageContents, Part, Published};
+use report::page::{self, NoSuchModel, ON_TRUST, PageContents, PageLog, Part, Published};
 use report::samples::Sample;
 use report::tensorboard;
 
@@ -20,9 +20,10 @@ use crate::compared::{compared, other_records, part, run_folders, scores};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::{FinishedRuns, folders};
 use crate::live::event_files;
+use crate::logs::{BoundLog, LogArgs};
 use crate::out::{self, OutputKind};
 use crate::workspace::{self, LOCKFILES, Target};
-use crate::{comparison_folder, files, interim_looks, output, overlap_counts};
+use crate::{comparison_folder, extensions, files, interim_looks, output, overlap_counts};
 
 /// Write runs and comparisons as one offline HTML file: curves, paired differences, differences of locks
 #[derive(Args, Debug)]
@@ -38,15 +39,20 @@ Examples:
   canonc report runs/demo --peak-flops 2.4e12              speeds as a share of what the machine can do
   canonc report runs/text --samples a.json,b.json          with texts of `canonc generate --json`
   canonc report --wandb-script > log_to_wandb.py           a script that logs a run for Weights & Biases
+  canonc report lockfiles/demo.lock --log trainer_state.json    with a log of another program, by your word of this lock
 
 Each run is first checked against its lock. An unfinished run is shown up to its last step and marked; a comparison
 with a missing run has no table. Faulty runs of a folder are left out, and the page says so.
 
 MFU is the share of the machine's peak that the model's own FLOPs take. The peaks of H100 and H200 are NVIDIA's; for
-another machine, give --peak-flops. `canonc run --tensorboard DIR` writes event files while a run trains.")]
+another machine, give --peak-flops. `canonc run --tensorboard DIR` writes event files while a run trains.
+
+A log of a run that another program trained (transformers' trainer_state.json, metrics.jsonl of Lingua or torchtitan,
+a CSV export of W&B, a TensorBoard event file) is drawn beside the runs and marked as on trust. It is in no comparison
+and no pair. `canonc audit LOCK --log FILE` holds its learning rates, tokens and steps against the lock.")]
 pub struct ReportArgs {
     /// Runs: folders, names under --dir, folders with several runs, or locks
-    #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present_any = ["published", "scores", "samples", "wandb_script"])]
+    #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present_any = ["published", "scores", "samples", "wandb_script", "log"])]
     pub what: Vec<PathBuf>,
     /// The HTML file to write
     #[arg(long, value_name = "FILE", default_value = "report.html")]
@@ -71,11 +77,13 @@ pub struct ReportArgs {
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub samples: Vec<PathBuf>,
     /// Print docs/log_to_wandb.py, which logs a run offline with the `wandb` package (Python 3.11), and nothing else
-    #[arg(long, conflicts_with_all = ["what", "published", "scores", "samples", "tensorboard"])]
+    #[arg(long, conflicts_with_all = ["what", "published", "scores", "samples", "tensorboard", "log"])]
     pub wandb_script: bool,
     /// Folder in which to find runs of locks and names
     #[arg(long, value_name = "DIR", default_value = workspace::RUNS)]
     pub dir: PathBuf,
+    #[command(flatten)]
+    pub logs: LogArgs,
 }
 
 fn positive(text: &str) -> Result<f64, String> {
@@ -107,7 +115,12 @@ pub fn report(args: &ReportArgs) -> Outcome {
     }
     // Searched once, and only if a comparison needs it.
     let finished = OnceCell::new();
+    let bound = args.logs.bound(&args.what)?;
+    report.logs = page_logs(&bound, &args.logs.metric)?;
     for what in &args.what {
+        if bound.iter().any(|log| log.word == *what && !has_run(log, &args.dir)) {
+            continue;
+        }
         add(&mut report, what, &args.dir, &finished)?;
     }
     if let Some(bytes) = args.bytes_per_token {
@@ -117,7 +130,11 @@ pub fn report(args: &ReportArgs) -> Outcome {
     out::put(&args.out, OutputKind::Page, &page)?;
     let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
     let size = page.len().div_ceil(1000);
-    let what = format!("{}, {size} kB", output::counted(runs, "run"));
+    let logs = match report.logs.len() {
+        0 => String::new(),
+        logs => format!(", {} {ON_TRUST}", output::counted(logs, "log")),
+    };
+    let what = format!("{}{logs}, {size} kB", output::counted(runs, "run"));
     output::note(&format!("page: {} ({what})", shown(&args.out)));
     for line in &report.left_out {
         output::note(&format!("left out: {line}"));
@@ -136,6 +153,25 @@ pub fn report(args: &ReportArgs) -> Outcome {
         output::note(&format!("event files: {}", shown(folder)));
     }
     Ok(Exit::Fine)
+}
+
+/// Logs of other programs, each held against its lock.
+fn page_logs(bound: &[BoundLog], metrics: &[String]) -> Result<Vec<PageLog>, Failure> {
+    let page_log = |BoundLog { word: _, experiment, file }: &BoundLog| {
+        let log = extensions::logs().read(file, experiment, metrics)?;
+        let held = format!("learning rates: {}; tokens: {}", log.rates, log.tokens);
+        let log = PageLog::new(&shown(file), experiment.clone(), log);
+        output::note(&format!("log: {}; {held}", log.name()));
+        Ok(log)
+    };
+    bound.iter().map(page_log).collect()
+}
+
+/// Whether canonc has a run of the lock that a log is of: a lock that only another program trained has none.
+fn has_run(log: &BoundLog, dir: &Path) -> bool {
+    let is_run = |target| matches!(target, Target::Run(_));
+    Paths::new(dir.join(&log.experiment.name)).lock().is_file()
+        || workspace::resolve_under(dir, &log.word).is_ok_and(is_run)
 }
 
 /// Texts of `canonc generate --json`.

@@ -13,7 +13,7 @@ function csvText() {
   for (const spec of specs().filter(spec => isOpen(spec.section))) for (const line of spec.lines) line.xs.forEach((x, i) => {
     if (line.values[i] == null || x < (state.from ?? -Infinity) || x > (state.to ?? Infinity)) return;
     const raw = (line.raw || line.values)[i];
-    rows.push([spec.title, line.label, line.mean || line.arm ? "mean" : line.run.arm, line.run.published ? "published" : "own", state.x, x, raw ?? NaN, line.values[i], line.raw ? state.smooth : 1, line.meanOf]);
+    rows.push([spec.title, line.label, line.mean || line.arm ? "mean" : line.run.arm, line.run.published ? "published" : line.run.log ? "log on trust" : "own", state.x, x, raw ?? NaN, line.values[i], line.raw ? state.smooth : 1, line.meanOf]);
   });
   return rows.map(row => row.map(csvCell).join(",")).join("\n") + "\n";
 }

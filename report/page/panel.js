@@ -101,14 +101,15 @@ function runRow(run) {
   const shown = !state.hidden.includes(run.index), chosen = state.selected.includes(run.index);
   const box = el("input", { type: "checkbox", checked: shown, "aria-label": `show ${run.label}` });
   box.addEventListener("change", () => change({ hidden: toggled(state.hidden, run.index) }));
-  const orders = [...new Set(RUNS.slice(0, OWN).map(other => other.data))];
+  const orders = [...new Set(RUNS.slice(0, OWN).map(other => other.data))].filter(order => order != null);
   const data = run.published
     ? run.data && el("span", { class: "flag", title: "most likely saw another data order than its siblings" }, "⚑")
-    : orders.length > 1 && el("span", { class: "data", title: "runs of one letter saw the same batches in the same order" }, letter(orders.indexOf(run.data)));
+    : orders.length > 1 && run.data != null && el("span", { class: "data", title: "runs of one letter saw the same batches in the same order" }, letter(orders.indexOf(run.data)));
+  const log = run.log && el("span", { class: "flag", title: `a log of ${run.log}, said to be of this lock: on trust` }, "log");
   const spikes = run.spikes.length && el("span", { class: "flag", title: `loss spikes: ${run.spikes.map(s => `${short(s.from)}–${short(s.to)} (+${fmt(s.excess)})`).join(", ")}` }, `▲${run.spikes.length}`);
   return el("tr", { "data-run": run.index, class: shown ? "" : "hidden" },
     el("th", { scope: "row" }, box, swatch(colourOf(run), dashOf(run)),
-      el("button", { class: "name", type: "button", "aria-pressed": String(chosen), title: `${run.label}: select; two selected runs are compared`, onclick: () => select(run.index) }, run.label), data || null, spikes || null, run.diverged ? el("span", { class: "flag", title: `diverged at step ${run.diverged}: it has no final value` }, `✗${run.diverged}`) : null),
+      el("button", { class: "name", type: "button", "aria-pressed": String(chosen), title: `${run.label}: select; two selected runs are compared`, onclick: () => select(run.index) }, run.label), log || null, data || null, spikes || null, run.diverged ? el("span", { class: "flag", title: `diverged at step ${run.diverged}: it has no final value` }, `✗${run.diverged}`) : null),
     el("td", { class: "value" }), el("td", { class: "delta" }));
 }
 
@@ -138,7 +139,7 @@ function select(index) {
 /* A pair that nobody declared before the runs is marked so. */
 function exploratory(a, b, judgement) {
   if (judgement && judgement.declared) return null;
-  const reason = a.published || b.published ? "one of them is published" : a.part !== b.part || a.part == null ? "no comparison holds both runs" : "their comparison does not pair them";
+  const reason = a.published || b.published ? "one of them is published" : a.log || b.log ? "one of them is a log of another program, on trust" : a.part !== b.part || a.part == null ? "no comparison holds both runs" : "their comparison does not pair them";
   return el("p", { class: "amber", id: "exploratory" }, `exploratory: selected by hand; ${reason}, so no declared test covers this pair`);
 }
 
@@ -151,7 +152,7 @@ function two() {
   const known = judgement && judgement.headline != null;
   const differs = known ? judgement.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
   const batches = a.published || b.published || !judgement ? "" : judgement.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${judgement.other} on.`;
-  const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[judgement.design] || ""}`, id: "verdict" }, `design: ${judgement.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
+  const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[judgement.design] || ""}`, id: "verdict" }, `design: ${judgement.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : a.log || b.log ? "A log is not judged, since only its reader says that it is of its lock. The fields of the locks differ in:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
   const cell = value => el("td", {}, value == null ? el("span", { class: "soft" }, "nothing") : el("code", {}, value));
   return [
     el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, exploratory(a, b, judgement), el("p", { class: "soft" }, batches),

@@ -105,6 +105,7 @@ function paint() {
 
 function dashOf(run) {
   if (run.published) return run.canon ? [3, 2] : [1, 3];
+  if (run.log) return [5, 2, 1, 2];
   return run.seed == null ? [] : DASHES[(run.seed - 1) % DASHES.length];
 }
 

@@ -5,6 +5,7 @@
 
 mod spikes;
 mod run;
+mod log;
 mod published;
 mod run_pairs;
 mod contents;
@@ -25,6 +26,7 @@ use crate::samples::Sample;
 use crate::scores;
 
 pub use contents::{Heading, PageContents, Part};
+pub use log::{ForeignLog, ON_TRUST, PageLog};
 pub use published::{NoSuchModel, Published};
 pub use run::{Logged, MOST_POINTS, PageRun, is_text, read, read_so_far};
 pub(crate) use run::{started, step_seconds};
@@ -56,6 +58,10 @@ struct Shown<'a> {
     /// The primary rows of all comparisons; empty for fewer than two.
     together: TextTable,
     finals: TextTable,
+    /// Logs of other programs; they are in no other table.
+    logs: TextTable,
+    /// Whether there is anything to draw.
+    has_curves: bool,
     speed: TextTable,
     samples: &'a [Sample],
     /// Every score of `canonc eval`, and those beside published ones.
@@ -80,6 +86,7 @@ impl<'a> Shown<'a> {
     fn new(contents: &'a PageContents, pairs: &[RunPairs]) -> Shown<'a> {
         let runs = contents.runs();
         let answers = final_values::answers(&runs, pairs);
+        let published = contents.published.models.len();
         let part = |part: &'a Part| PartShown {
             heading: &part.heading,
             summary: part.facts.summary(),
@@ -90,14 +97,16 @@ impl<'a> Shown<'a> {
             parts: contents.parts.iter().map(part).collect(),
             together: contents.together(),
             finals: final_values::table(&runs),
+            logs: log::table(&contents.logs),
+            has_curves: !runs.is_empty() || !contents.logs.is_empty() || published > 0,
             speed: speed::table(&runs, contents.peak_flops),
             samples: &contents.samples,
             scores: [scores::all(&contents.scores), scores::beside_published(&contents.scores)],
             scores_caption: scores::CAPTION,
-            figures: still::figures(&runs, &contents.part_numbers(), pairs),
+            figures: still::figures(&contents.drawn(), &contents.part_numbers(), pairs),
             has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
             answers,
-            published: contents.published.models.len(),
+            published,
             left_out: &contents.left_out,
             version: env!("CARGO_PKG_VERSION"),
         }

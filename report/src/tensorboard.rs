@@ -16,7 +16,7 @@ use records::run::Paths;
 use crate::compare::{Curves, TRAINING_LOSS};
 use crate::page::{started, step_seconds};
 
-pub use format::{Event, Records, first, read};
+pub use format::{Event, Records, each, first, read};
 
 /// The end of the names of our files.
 pub const ENDING: &str = ".canonc";

@@ -587,3 +587,29 @@ fn what_cannot_be_audited() {
     }
     insta::assert_snapshot!("audit_bad_input", text);
 }
+
+/// A log that transformers wrote, of a run of 60 steps.
+#[test]
+fn a_log_is_held_against_its_lock() {
+    let of =
+        |schedule: &str| recipe("small", "").replace("warmup = 10", schedule).replace("100", "60");
+    let dir =
+        locked(&[("own", of("warmup = 10, lr_min_ratio = 0.0")), ("usual", of("warmup = 10"))]);
+    let log = root().join("ext/logs/tests/logs/trainer_state.json");
+    std::fs::copy(log, dir.path().join("trainer_state.json")).unwrap();
+    let state = "trainer_state.json";
+    let ran = canonc(dir.path(), &["audit", "lockfiles/own.lock", "--log", state]);
+    insta::assert_snapshot!("audit_log", ran.text(dir.path()));
+    let other = format!("lockfiles/usual.lock={state}");
+    let ran = canonc(dir.path(), &["audit", "--log", &other]);
+    insta::assert_snapshot!("audit_log_of_another_lock", ran.text(dir.path()));
+    let ran = canonc(dir.path(), &["audit", "lockfiles", "--log", &other, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &json["experiments"]), (1, &2.into()));
+    assert_eq!(json["findings"][0]["places"][0]["experiment"], "usual");
+    insta::assert_snapshot!("audit_log_json", serde_json::to_string_pretty(&json["logs"]).unwrap());
+    // A rules file switches these rules off like others.
+    std::fs::write(dir.path().join("rules.toml"), "off = [\"log-rate\"]\n").unwrap();
+    let ran = canonc(dir.path(), &["audit", "--log", &other, "--rules", "rules.toml"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+}

@@ -7,6 +7,8 @@
 mod batches;
 mod browser;
 mod events;
+#[cfg(feature = "ext")]
+mod logs;
 mod many;
 mod page;
 mod speed;

@@ -15,7 +15,7 @@ use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 /// A reader that takes the bytes of a file.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 20] = [
+const READERS: [(&str, Reader); 21] = [
     ("allowed", |bytes| drop(text(bytes).map(sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
@@ -34,6 +34,7 @@ const READERS: [(&str, Reader); 20] = [
     ("json", |bytes| drop(interop::json::read("file", bytes))),
     ("jsonl", |bytes| table("a.jsonl", bytes)),
     ("lock", |bytes| drop(lab::lock::read_bytes("file", bytes))),
+    ("log", |bytes| drop(logs::parse("file", bytes, &logs::Names::default()))),
     ("metrics", |bytes| drop(records::metrics::read(&file("metrics.jsonl", bytes)))),
     ("parquet", |bytes| table("a.parquet", bytes)),
     ("plain", |bytes| table("a.txt", bytes)),

@@ -26,7 +26,7 @@ pub struct Occurrence {
 
 impl Occurrence {
     /// In one experiment.
-    pub(crate) fn in_experiment(experiment: &str, observation: impl Into<String>) -> Occurrence {
+    pub fn in_experiment(experiment: &str, observation: impl Into<String>) -> Occurrence {
         Occurrence {
             experiment: experiment.to_owned(),
             against: None,

@@ -37,6 +37,7 @@ mod twins;
 mod sweep;
 mod across;
 pub mod curves;
+mod logs;
 mod report;
 mod document;
 
@@ -46,6 +47,7 @@ pub use devices::{Reading, devices};
 pub use document::document;
 pub use experiment::{BadInput, Declared, Experiment, MAX_EXPERIMENTS, Names, Origin};
 pub use finding::{Finding, Findings, Occurrence, Scope};
+pub use logs::{LogSummary, LogValues};
 pub use report::{AuditReport, Json, json, text};
 pub use rules::{BuiltInRule, RuleDetails, Rules, Severity, TABLE};
 pub use rules_file::{BadRules, rules};

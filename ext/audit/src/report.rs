@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::experiment::Origin;
 use crate::finding::{Finding, Findings, Scope};
+use crate::logs::{JsonLog, LogSummary};
 use crate::pairs::Pair;
 use crate::rules::{RuleDetails, Rules, Severity, TABLE};
 use crate::subject::Subject;
@@ -37,6 +38,8 @@ pub struct AuditReport {
     pub unseen: Vec<String>,
     /// Vocabularies of other trainers, with the number of experiments in each.
     pub vocabularies: Vec<String>,
+    /// Logs of other programs.
+    pub logs: Vec<LogSummary>,
     /// Keys that hold results.
     pub results: Vec<String>,
     /// Unknown keys in which no twins differ.
@@ -100,6 +103,7 @@ pub(crate) fn report(
         unpaired,
         unseen: unseen.into_iter().flatten().collect(),
         vocabularies: vocabularies(subjects),
+        logs: Vec::new(),
         results: results.into_iter().collect(),
         unknown,
     }
@@ -197,6 +201,7 @@ fn summary(report: &AuditReport) -> String {
         unpaired,
         unseen,
         vocabularies,
+        logs,
         results,
         unknown,
     } = report;
@@ -222,6 +227,9 @@ fn summary(report: &AuditReport) -> String {
     if !unknown.is_empty() {
         let where_equal = if pairs.is_empty() { "" } else { ", equal in every pair" };
         let _ = writeln!(out, "unknown keys{where_equal}: {}", names(unknown));
+    }
+    for text in logs.iter().flat_map(LogSummary::lines) {
+        let _ = writeln!(out, "{}", line(&text));
     }
     for limit in unseen {
         let _ = writeln!(out, "not checked: {limit}");
@@ -276,6 +284,8 @@ pub struct Json<'a> {
     results: &'a [String],
     unknown: &'a [String],
     rules: &'a [String],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    logs: Vec<JsonLog<'a>>,
     findings: Vec<JsonFinding<'a>>,
 }
 
@@ -340,6 +350,7 @@ pub fn json(report: &AuditReport) -> Json<'_> {
         results: &report.results,
         unknown: &report.unknown,
         rules: &report.changes,
+        logs: report.logs.iter().map(JsonLog::new).collect(),
         findings: findings.collect(),
     }
 }

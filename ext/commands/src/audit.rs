@@ -9,11 +9,16 @@ use std::path::{Path, PathBuf};
 
 use audit::curves::{self, Curves};
 use audit::vocabularies::{VOCABULARIES, Vocabulary};
-use audit::{BadInput, Experiment, Findings, MAX_EXPERIMENTS, Names, Rules, Subject};
+use audit::{
+    AuditReport, BadInput, Experiment, Findings, LogSummary, LogValues, MAX_EXPERIMENTS, Names,
+    Occurrence, Rules, Scope, Subject,
+};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use logs::{Agreement, Difference};
 
 use cli::fail::{Exit, Failure, Outcome, shown};
+use cli::logs::{BoundLog, LogArgs};
 use cli::{output, workspace};
 
 /// Audit a set of experiments for faults that no pairwise diff shows: confounds, broken invariants, false claims
@@ -26,6 +31,7 @@ Examples:
   canonc audit lockfiles                         every lock, table and configuration in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: one row per experiment, one column per key
   canonc audit runs.tsv --rules mine.toml        with your own rules
+  canonc audit lockfiles/demo.lock --log trainer_state.json    a log of another program, held against the lock
 
 Exit codes: 0 only notes and warnings, 1 a confound or an error, 2 bad input.
 `--list` prints every rule and key; `--help` describes the file formats.",
@@ -36,6 +42,7 @@ Examples:
   canonc audit lockfiles                         every lock, table and configuration in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: one row per experiment, one column per key
   canonc audit runs.tsv --rules mine.toml        with your own rules
+  canonc audit lockfiles/demo.lock --log trainer_state.json    a log of another program, held against the lock
 
 A table has a line of column names, then a line for each experiment: CSV with `,`, `;` or tabs, a table of a
 Markdown file, or JSON objects, one a line or in a list. `name` (or `model`) is the experiment's name; other
@@ -45,6 +52,13 @@ and not compared. Twins that differ in an unknown column are not clean. A column
 `_from_comment` is not a key. A W&B export is such a table as it is.
 
 A configuration (YAML, TOML, JSON) is one experiment, named after its file.
+
+A log is one of a run that another program trained, and your word binds it to the lock: --log FILE with one lock, or
+--log LOCK=FILE. Learning rates and tokens are held against the lock at each step, sequences and the number of steps
+as far as the log has them. Read are transformers' trainer_state.json, JSON lines of Lingua (metrics.jsonl) and
+torchtitan, CSV exports of W&B's charts, and event files of TensorBoard. Names that are not known need --metric:
+  canonc audit lockfiles/demo.lock --log wandb.csv --metric loss=train/ce --metric lr=optim/lr
+A log shows how a run was logged, not how it was trained: losses, norms and weights are on trust.
 
 Curves are a header line and lines `model,step,loss`, plain or gzip; or a column of steps and one column for
 each run, as W&B exports a chart.
@@ -83,13 +97,15 @@ Schema of --json, one object on standard output:
   results      keys that hold results, which are not compared
   unknown      unknown keys in which no twins differ
   rules        changes to the built-in rules
+  logs         with --log, each {experiment, file, program (or null), names, loss_is, last_step, learning_rates, tokens,
+               sequences (each {compared, differing}), on_trust (true), notes}
   findings     the most severe first, each
     rule, severity, key (null for the whole experiment), message, why, help
     places     each {experiment, against (the other one of a pair, or null), says}"
 )]
 pub struct AuditArgs {
     /// Locks, tables (.csv, .tsv, .md, .jsonl), configurations (.yaml, .toml, .json), or folders that contain some
-    #[arg(value_name = "PATH", required_unless_present_any = ["published", "list"])]
+    #[arg(value_name = "PATH", required_unless_present_any = ["published", "list", "log"])]
     pub paths: Vec<PathBuf>,
     /// Audit the 64 experiments of the release and the loss curves of 48 of them, which are built in
     #[arg(long)]
@@ -104,8 +120,10 @@ pub struct AuditArgs {
     #[arg(long = "as", value_name = "NAME", value_parser = vocabularies())]
     pub vocabulary: Option<String>,
     /// List every rule and key instead, as in recipes/AUDIT.md
-    #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "vocabulary", "json"])]
+    #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "vocabulary", "json", "log"])]
     pub list: bool,
+    #[command(flatten)]
+    pub logs: LogArgs,
     /// Print JSON (`--help` shows the schema)
     #[arg(long)]
     pub json: bool,
@@ -124,7 +142,8 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         Some(path) => rules(path)?,
         None => Rules::default(),
     };
-    let experiments = experiments(args, &rules)?;
+    let bound = args.logs.bound(&args.paths)?;
+    let experiments = experiments(args, &bound, &rules)?;
     let mut curves = if args.published { read::published_curves()? } else { Curves::default() };
     let mut runs = Vec::new();
     if let Some(path) = &args.curves {
@@ -143,7 +162,8 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     }
     let mut findings = Findings::default();
     curves::findings(&curves, &subjects, &mut findings);
-    let report = audit::audit(&subjects, &rules, findings);
+    let logs = logs(&bound, &args.logs.metric, &mut findings)?;
+    let report = AuditReport { logs, ..audit::audit(&subjects, &rules, findings) };
     match args.json {
         true => output::json(&audit::json(&report))?,
         false => output::data(&audit::text(&report))?,
@@ -152,7 +172,11 @@ pub fn audit(args: &AuditArgs) -> Outcome {
 }
 
 /// The experiments of all files.
-fn experiments(args: &AuditArgs, rules: &Rules) -> Result<Vec<Experiment>, Failure> {
+fn experiments(
+    args: &AuditArgs,
+    bound: &[BoundLog],
+    rules: &Rules,
+) -> Result<Vec<Experiment>, Failure> {
     let vocabulary = args.vocabulary.as_deref().and_then(Vocabulary::named);
     let names = Names { vocabulary, own: rules.is.clone() };
     let mut experiments = if args.published { read::published()? } else { Vec::new() };
@@ -164,12 +188,56 @@ fn experiments(args: &AuditArgs, rules: &Rules) -> Result<Vec<Experiment>, Failu
             _ => read::experiments_of(path, &names)?,
         });
     }
+    for BoundLog { word, experiment, file: _ } in bound {
+        let is_named = args.paths.contains(word);
+        let locked = || Experiment::of_lock(&experiment.name, &shown(word), experiment);
+        if !is_named && !experiments.iter().any(|known| known.name == experiment.name) {
+            experiments.push(locked());
+        }
+    }
     if let (true, Some(first)) = (experiments.is_empty() && !args.published, args.paths.first()) {
         return Err(Failure::bad_input("these files contain no experiment")
             .at(shown(first))
             .help("an architecture alone cannot be audited: build a recipe"));
     }
     Ok(experiments)
+}
+
+/// Holds each log against its lock.
+fn logs(
+    bound: &[BoundLog],
+    metrics: &[String],
+    findings: &mut Findings,
+) -> Result<Vec<LogSummary>, Failure> {
+    let mut summaries = Vec::new();
+    for BoundLog { word: _, experiment, file } in bound {
+        let (log, check) = crate::logs::read(file, experiment, metrics)?;
+        let name = &experiment.name;
+        for Difference { rule, key, message, says } in check.differences {
+            let says = format!("{}: {says}", shown(file));
+            findings.add(rule, Scope::Run, key, message, Occurrence::in_experiment(name, says));
+        }
+        let named = log.names.iter().map(|(quantity, name)| (quantity.word(), name.clone()));
+        summaries.push(LogSummary {
+            experiment: name.clone(),
+            file: shown(file),
+            program: log.program,
+            names: named.collect(),
+            loss_is: log.loss_is,
+            last_step: log.reached,
+            steps: experiment.budget.steps,
+            learning_rates: of_values(&check.lr),
+            tokens: of_values(&check.tokens),
+            sequences: of_values(&check.sequences),
+            notes: log.notes,
+        });
+    }
+    Ok(summaries)
+}
+
+fn of_values(agreement: &Agreement) -> LogValues {
+    let Agreement { compared, differing, .. } = *agreement;
+    LogValues { compared, differing, says: agreement.to_string() }
 }
 
 /// Each experiment once, with a name of its own.

@@ -5,6 +5,7 @@
 pub mod foreign;
 mod suites;
 mod signatures;
+mod logs;
 
 pub mod weights;
 pub mod answer;
@@ -30,8 +31,12 @@ use cli::torch_program;
 use interop::class::class_names;
 
 /// What extensions add to the commands of the core.
-pub const EXTENSIONS: Extensions =
-    Extensions { models: &foreign::Folders, suites: &suites::Suites, signatures: &signatures::Ssh };
+pub const EXTENSIONS: Extensions = Extensions {
+    models: &foreign::Folders,
+    suites: &suites::Suites,
+    signatures: &signatures::Ssh,
+    logs: &logs::Logs,
+};
 
 /// The commands of extensions.
 pub const COMMANDS: &[Row] = &[

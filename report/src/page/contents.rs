@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::log::PageLog;
 use super::published::Published;
 use super::run::PageRun;
 use super::run_pairs::RunPairs;
@@ -48,6 +49,8 @@ pub struct PageContents {
     pub parts: Vec<Part>,
     /// Runs outside any comparison.
     pub alone: Vec<PageRun>,
+    /// Logs of other programs, which are drawn and never compared.
+    pub logs: Vec<PageLog>,
     /// Published curves to show with them.
     pub published: Published,
     /// Results of `canonc eval` to show with them.
@@ -79,6 +82,11 @@ impl PageContents {
         self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
     }
 
+    /// All that has curves: the runs, then the logs.
+    pub(super) fn drawn(&self) -> Vec<&PageRun> {
+        self.runs().into_iter().chain(self.logs.iter().map(|log| &log.run)).collect()
+    }
+
     /// The primary rows of all comparisons as one family.
     pub(super) fn together(&self) -> TextTable {
         let comparisons: Vec<TaskComparison<'_>> = self
@@ -98,21 +106,31 @@ impl PageContents {
         }
     }
 
-    /// The part number of each run.
+    /// The part number of each run and log.
     pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
         let of_parts = self.parts.iter().enumerate();
         let of_parts = of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
-        of_parts.chain(self.alone.iter().map(|_| None)).collect()
+        let others = self.alone.len() + self.logs.len();
+        of_parts.chain(std::iter::repeat_n(None, others)).collect()
     }
 
     pub(super) fn title(&self) -> String {
         let titles: Vec<&str> = self.parts.iter().map(|part| part.heading.title.as_str()).collect();
         match (titles.as_slice(), self.alone.as_slice()) {
-            ([], [run]) => run.name.clone(),
+            ([], [run]) if self.logs.is_empty() => run.name.clone(),
+            ([], []) if !self.logs.is_empty() => match self.logs.as_slice() {
+                [log] => log.run.name.clone(),
+                logs => format!("{} logs", logs.len()),
+            },
             ([], []) if !self.scores.is_empty() => "Scores".to_owned(),
             ([], []) if !self.samples.is_empty() => "Samples".to_owned(),
             ([], []) => "Published curves".to_owned(),
-            ([], runs) => format!("{} runs", runs.len()),
+            ([], runs) if self.logs.is_empty() => format!("{} runs", runs.len()),
+            ([], runs) => format!(
+                "{}, {}",
+                dsl::counted(runs.len(), "run"),
+                dsl::counted(self.logs.len(), "log")
+            ),
             (titles, _) => titles.join(", "),
         }
     }

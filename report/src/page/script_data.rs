@@ -16,11 +16,14 @@ use super::verdicts::RunVerdicts;
 use crate::compare::{TRAINING_LOSS, unit};
 
 pub(super) fn json(contents: &PageContents, pairs: &[RunPairs], verdicts: &RunVerdicts) -> Value {
-    let runs = contents.runs();
+    let runs = contents.drawn();
     let parts = contents.part_numbers();
+    let programs = contents.runs().into_iter().map(|_| None);
+    let programs = programs.chain(contents.logs.iter().map(|log| Some(log.program())));
+    let positions = runs.iter().zip(parts).zip(programs);
     json!({
         "title": contents.title(),
-        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(run, part, &runs)).collect::<Vec<_>>(),
+        "runs": positions.map(|((run, part), program)| of_run(run, part, program, &runs)).collect::<Vec<_>>(),
         "units": units(&runs),
         "fields": fields(&runs),
         "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
@@ -53,7 +56,8 @@ fn units(runs: &[&PageRun]) -> Value {
     json!(units)
 }
 
-fn of_run(run: &PageRun, part: Option<usize>, all: &[&PageRun]) -> Value {
+/// A run, or what another program logged of one.
+fn of_run(run: &PageRun, part: Option<usize>, program: Option<&str>, all: &[&PageRun]) -> Value {
     let PageRun { name, arm, role, seed, point: _, at, experiment, folder: _, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
@@ -71,6 +75,7 @@ fn of_run(run: &PageRun, part: Option<usize>, all: &[&PageRun]) -> Value {
     }
     // Runs with the same batches share the number of the first such run.
     let data = all.iter().position(|other| other.logged.batches == logged.batches);
+    let data = data.filter(|_| !logged.batches.is_empty());
     json!({
         "name": name,
         "arm": arm,
@@ -80,6 +85,7 @@ fn of_run(run: &PageRun, part: Option<usize>, all: &[&PageRun]) -> Value {
             Some(Role::Replicate) => "replicate",
             None => "alone",
         },
+        "log": program,
         "part": part,
         "seed": role.map(|_| seed + 1),
         "at": at,

@@ -327,3 +327,50 @@ fn a_page_calls_nothing_held_out_that_training_showed() {
     assert!(page.contains("eval_loss, seen in training (38% of questions)"));
     assert!(!page.contains("<th scope=\"row\">eval_loss</th>"));
 }
+
+/// Even a log of a lock whose twin is on the page: nobody knows that the log is of it.
+#[test]
+fn a_log_is_drawn_and_in_no_pair_and_no_table_of_results() {
+    let run = |name: &str, arch: &str| {
+        let curves = Curves { loss: vec![(1, 2.0), (2, 1.0)], ..Curves::default() };
+        PageRun {
+            experiment: experiment(name, arch, 1),
+            name: name.to_owned(),
+            arm: arch.to_owned(),
+            role: None,
+            seed: 0,
+            point: 0,
+            at: String::new(),
+            folder: std::path::PathBuf::new(),
+            logged: logged(&curves, "1"),
+        }
+    };
+    let log = ForeignLog {
+        program: "transformers".to_owned(),
+        loss: vec![(10, 3.0), (20, f64::NAN)],
+        loss_is: "mean over 10 steps".to_owned(),
+        lr: vec![(10, 1.0)],
+        reached: 20,
+        rates: "all 2 are the lock's".to_owned(),
+        tokens: "not in the log".to_owned(),
+        notes: vec!["a note </td>".to_owned()],
+        ..ForeignLog::default()
+    };
+    let log = PageLog::new("state.json", experiment("twin", "small_canon", 1), log);
+    let mut contents = PageContents { logs: vec![log], ..PageContents::default() };
+    let alone = page(&contents).unwrap();
+    assert!(alone.contains("<h1>twin (state.json, on trust)</h1>"), "{}", &alone[..900]);
+    assert!(alone.contains("(mean over 10 steps)") && alone.contains("a note &lt;&#x2f;td&gt;"));
+    assert!(!alone.contains("id=\"finals\"") && alone.contains("id=\"curves\">"));
+    contents.alone = vec![run("base", "small")];
+    let data = data_of(&page(&contents).unwrap());
+    assert_eq!((&data["pairs"], &data["judged"]), (&serde_json::json!([]), &serde_json::json!([])));
+    let [own, log] = [&data["runs"][0], &data["runs"][1]];
+    assert_eq!((&own["log"], &log["log"]), (&serde_json::Value::Null, &"transformers".into()));
+    assert_eq!((&own["data"], &log["data"]), (&0.into(), &serde_json::Value::Null));
+    assert_eq!(log["series"]["training loss"]["values"], serde_json::json!([3.0, null]));
+    assert_eq!(data["fields"][0]["of"].as_array().unwrap().len(), 2);
+    // The same twin as a run of canonc is paired.
+    contents.alone.push(run("twin", "small_canon"));
+    assert_eq!(data_of(&page(&contents).unwrap())["pairs"].as_array().unwrap().len(), 1);
+}

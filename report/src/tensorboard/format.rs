@@ -72,16 +72,23 @@ impl Event {
 
 /// Reads the complete records of a file.
 pub fn read(file: &[u8]) -> Records {
-    let mut records = Records::default();
-    while let Some((message, length)) = file.get(records.complete..).and_then(next) {
+    let mut events = Vec::new();
+    let (lock, complete) = each(file, |event| events.push(event));
+    Records { lock, events, complete }
+}
+
+/// Passes the event of each complete record to `take`. Returns what else [`Records`] has: the lock, and the number of bytes.
+pub fn each(file: &[u8], mut take: impl FnMut(Event)) -> (Option<String>, usize) {
+    let (mut lock, mut complete) = (None, 0);
+    while let Some((message, length)) = file.get(complete..).and_then(next) {
         match parse(message) {
-            Some(Parsed::First(lock)) => records.lock = records.lock.or(lock),
-            Some(Parsed::Event(event)) => records.events.push(event),
+            Some(Parsed::First(named)) => lock = lock.or(named),
+            Some(Parsed::Event(event)) => take(event),
             None => break,
         }
-        records.complete += length;
+        complete += length;
     }
-    records
+    (lock, complete)
 }
 
 /// The first message, if its record is complete and its checksums are right, and the length of the record.
