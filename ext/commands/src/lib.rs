@@ -7,6 +7,7 @@ mod suites;
 mod signatures;
 
 pub mod weights;
+mod initial;
 pub mod answer;
 pub mod audit;
 pub mod bench;
@@ -30,8 +31,12 @@ use cli::torch_program;
 use interop::class::class_names;
 
 /// What extensions add to the commands of the core.
-pub const EXTENSIONS: Extensions =
-    Extensions { models: &foreign::Folders, suites: &suites::Suites, signatures: &signatures::Ssh };
+pub const EXTENSIONS: Extensions = Extensions {
+    models: &foreign::Folders,
+    weights: &initial::Files,
+    suites: &suites::Suites,
+    signatures: &signatures::Ssh,
+};
 
 /// The commands of extensions.
 pub const COMMANDS: &[Row] = &[

@@ -142,12 +142,13 @@ impl Proof {
             .arms
             .iter()
             .map(|arm| (arm.name.clone(), Costs::from_experiment(&arm.experiment)));
+        let drawn = locked.arms.iter().any(|arm| arm.experiment.draws_weights());
         Proof {
             claims: claims.collect(),
             axes: axes.map(|path| Axis::new(locked, path)).collect(),
             analysis: Analysis::declared(locked),
-            varied: varied(&locked.seeds, &locked.replicate),
-            repeated: repeated(&locked.seeds),
+            varied: varied(&locked.seeds, &locked.replicate, drawn),
+            repeated: repeated(&locked.seeds, drawn),
             questions: questions(&locked.seeds),
             time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
@@ -201,8 +202,8 @@ impl Proof {
     }
 }
 
-/// Seeds that several pairs have in common.
-fn repeated(seeds: &[Seeds]) -> Vec<String> {
+/// Seeds that several pairs have in common. The seed of initial weights does not count if none is drawn.
+fn repeated(seeds: &[Seeds], drawn: bool) -> Vec<String> {
     let warning = |kind: &str, seed: fn(&Seeds) -> u64| {
         let distinct: BTreeSet<u64> = seeds.iter().map(seed).collect();
         match distinct.first() {
@@ -219,18 +220,19 @@ fn repeated(seeds: &[Seeds]) -> Vec<String> {
             Some(_) | None => None,
         }
     };
-    let kinds = [warning("init", |seeds| seeds.init), warning("data", |seeds| seeds.data)];
-    kinds.into_iter().flatten().collect()
+    let init = if drawn { warning("init", |seeds| seeds.init) } else { None };
+    init.into_iter().chain(warning("data", |seeds| seeds.data)).collect()
 }
 
 /// Which seeds are all distinct, of the base and its repetition together: pairs that share one differ by less than
-/// seeds make runs differ.
-fn varied(base: &[Seeds], replicate: &[Seeds]) -> Varied {
+/// seeds make runs differ. If no initial weight is drawn, no seed of them can be shared.
+fn varied(base: &[Seeds], replicate: &[Seeds], drawn: bool) -> Varied {
     let distinct = |seed: fn(&Seeds) -> u64| {
         let used = || base.iter().take(replicate.len()).chain(replicate).map(seed);
         !replicate.is_empty() && used().collect::<BTreeSet<u64>>().len() == used().count()
     };
-    Varied { init: distinct(|seeds| seeds.init), data: distinct(|seeds| seeds.data) }
+    let data = distinct(|seeds| seeds.data);
+    Varied { init: if drawn { distinct(|seeds| seeds.init) } else { data }, data }
 }
 
 /// The windows of an evaluation follow from `seeds.eval` alone.
@@ -254,11 +256,11 @@ mod tests {
     #[test]
     fn pairs_that_share_a_seed_are_warned_of() {
         let warnings =
-            |init: [u64; 3]| repeated(&seeds(&[(init[0], 1), (init[1], 2), (init[2], 3)]));
+            |init: [u64; 3]| repeated(&seeds(&[(init[0], 1), (init[1], 2), (init[2], 3)]), true);
         assert!(warnings([1, 2, 3]).is_empty());
         assert!(warnings([1, 1, 1])[0].contains("all 3 pairs have init seed 1"));
         assert!(warnings([1, 1, 2])[0].contains("3 pairs have 2 different init seeds"));
-        assert!(repeated(&seeds(&[(1, 1)])).is_empty());
+        assert!(repeated(&seeds(&[(1, 1)]), true).is_empty());
     }
 
     #[test]
@@ -271,12 +273,12 @@ mod tests {
             // The base's own seeds in another order.
             ([(2, 11), (3, 12), (1, 13)], false, true),
         ] {
-            assert_eq!(varied(&base, &seeds(&replicate)), Varied { init, data }, "{replicate:?}");
+            assert_eq!(varied(&base, &seeds(&replicate), true), Varied { init, data }, "{replicate:?}");
         }
-        assert_eq!(varied(&base, &[]), Varied::default());
+        assert_eq!(varied(&base, &[], true), Varied::default());
         // Seeds of the base without a repetition do not count.
         let base = seeds(&[(1, 1), (1, 1)]);
-        assert_eq!(varied(&base, &seeds(&[(2, 2)])), Varied { init: true, data: true });
+        assert_eq!(varied(&base, &seeds(&[(2, 2)]), true), Varied { init: true, data: true });
     }
 
     /// The output repeats the lock: verdicts, matched quantities, the values along the grid.
