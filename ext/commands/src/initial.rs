@@ -11,6 +11,9 @@ use records::weights::WeightSource;
 
 use crate::{foreign, weights};
 
+/// How a list of faults names a parameter that a file lacks.
+const LACKS: &str = "\n  missing: ";
+
 /// Files of weights, for the commands of the core.
 pub(crate) struct Files;
 
@@ -23,9 +26,12 @@ impl WeightFiles for Files {
     ) -> Result<Box<dyn WeightSource>, Failure> {
         let path = &weights::file(path)?;
         match missing {
-            Missing::Refused => {
-                Ok(Box::new(ArchWeights::open(compiled, path).map_err(as_sentence)?))
-            }
+            Missing::Refused => match ArchWeights::open(compiled, path).map_err(as_sentence) {
+                Ok(weights) => Ok(Box::new(weights)),
+                Err(problem) if problem.message.contains(LACKS) => Err(Failure::from(problem)
+                    .help("or draw what is missing from seeds.init: missing = \"drawn\" under [init]")),
+                Err(problem) => Err(problem.into()),
+            },
             Missing::Drawn => Ok(Box::new(part(compiled, path)?)),
         }
     }

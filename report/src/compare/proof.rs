@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lab::experiment::Seeds;
+use compiler::digest::Digest;
+use lab::experiment::{Init, Seeds};
 use tasks::metric::of_suite;
 
 use super::analysis::Analysis;
@@ -25,6 +26,8 @@ pub struct Proof {
     pub varied: Varied,
     /// A warning for each kind of seed that pairs have in common: such pairs are not independent.
     pub repeated: Vec<String>,
+    /// A note for the weights that arms begin from: what they were trained on is not counted.
+    pub begins: Vec<String>,
     /// Whether all seeds are evaluated on the same windows; `None` if unknown or mixed. Suites ask all the same.
     pub questions: Option<Asked>,
     /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
@@ -149,6 +152,7 @@ impl Proof {
             analysis: Analysis::declared(locked),
             varied: varied(&locked.seeds, &locked.replicate, drawn),
             repeated: repeated(&locked.seeds, drawn),
+            begins: begins(locked),
             questions: questions(&locked.seeds),
             time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
@@ -233,6 +237,28 @@ fn varied(base: &[Seeds], replicate: &[Seeds], drawn: bool) -> Varied {
     };
     let data = distinct(|seeds| seeds.data);
     Varied { init: if drawn { distinct(|seeds| seeds.init) } else { data }, data }
+}
+
+/// A note for each file of weights, and the arms that begin from it.
+fn begins(locked: &lab::comparison::Comparison) -> Vec<String> {
+    let mut arms: BTreeMap<(&String, Option<Digest>), Vec<String>> = BTreeMap::new();
+    for arm in &locked.arms {
+        if let Init::Weights { name, digest, missing: _ } = &arm.experiment.init {
+            arms.entry((name, *digest)).or_default().push(format!("`{}`", arm.name));
+        }
+    }
+    let note = |((name, digest), arms): ((&String, Option<Digest>), Vec<String>)| {
+        let which = match arms.as_slice() {
+            all if all.len() == locked.arms.len() => "Every arm begins".to_owned(),
+            [one] => format!("Arm {one} begins"),
+            several => format!("Arms {} begin", several.join(" and ")),
+        };
+        let digest = digest.map_or(String::new(), |digest| format!(" ({})", digest.short()));
+        format!(
+            "{which} from the weights {name}{digest}: the questions, tokens and FLOPs of their own training are not counted."
+        )
+    };
+    arms.into_iter().map(note).collect()
 }
 
 /// The windows of an evaluation follow from `seeds.eval` alone.
