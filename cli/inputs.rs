@@ -34,10 +34,7 @@ impl<'a> GivenPaths<'a> {
 }
 
 /// Those that are given or at their usual paths; an unusable file is an error.
-pub fn read_if_present(
-    experiment: &Experiment,
-    given: GivenPaths<'_>,
-) -> Result<Inputs, Failure> {
+pub fn read_if_present(experiment: &Experiment, given: GivenPaths<'_>) -> Result<Inputs, Failure> {
     Ok(Inputs {
         documents: documents::read_if_present(experiment, given.data)?,
         weights: initial_weights::read_if_present(experiment, given.weights)?,

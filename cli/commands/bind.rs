@@ -110,11 +110,14 @@ fn nothing_found(path: &Path, lock: &Lock) -> Failure {
     let inputs = lock.open_inputs();
     let name = shown(path);
     if inputs.is_empty() {
-        return Failure::bad_input(format!("`{name}` has nothing to bind"))
-            .help("only locks that name text data or weights need binding; run this one directly");
+        return Failure::bad_input(format!("`{name}` is not open: it has nothing to bind"))
+            .help("run it; or compare it with what it is bound to: --data PATH or --weights PATH");
     }
-    Failure::bad_input(format!("`{name}` is open, and nothing is at the usual path of {}", inputs.join(", ")))
-        .help(format!("say where: `canonc bind {name}{}`", lock::bind_options(&inputs)))
+    Failure::bad_input(format!(
+        "`{name}` is open, and nothing is at the usual path of {}",
+        inputs.join(", ")
+    ))
+    .help(format!("say where: `canonc bind {name}{}`", lock::bind_options(&inputs)))
 }
 
 /// The lock with the digest of its data, if that is given or at its usual path.

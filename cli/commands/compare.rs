@@ -32,7 +32,8 @@ use crate::out::{self, OutputKind};
 use crate::signals::stop_on_signals;
 use crate::training::Trainer;
 use crate::{
-    build, documents, initial_weights, interim_looks, live, output, overlap_counts, torch_program, workspace,
+    build, documents, initial_weights, interim_looks, live, output, overlap_counts, torch_program,
+    workspace,
 };
 
 /// Train the missing runs of a comparison, then compare its arms, paired by seed

@@ -16,9 +16,9 @@ use crate::command::{Program, with};
 use crate::comparison_folder::{self, Folders};
 use crate::extensions::{TrustedFile, signatures};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::inputs::GivenPaths;
 use crate::printable::inline;
 use crate::workspace::{self, Target, refuse};
-use crate::inputs::GivenPaths;
 use crate::{documents, initial_weights, output, torch_program};
 
 /// Recompute the claims of a run or a lock, offline, and list those taken on trust

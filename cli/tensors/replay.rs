@@ -16,8 +16,8 @@ use runtime::train::machine;
 use crate::environment::start_again;
 use cli::extensions::suites;
 use cli::fail::Failure;
-use cli::output;
 use cli::inputs::GivenPaths;
+use cli::output;
 use cli::{documents, initial_weights, workspace};
 
 /// Restarts this process if the lock requires another environment. An unreadable lock is

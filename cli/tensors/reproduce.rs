@@ -22,9 +22,9 @@ use crate::progress::Screen;
 use cli::commands::reproduce::ReproduceArgs;
 use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
+use cli::inputs::{self, GivenPaths};
 use cli::signals::stop_on_signals;
 use cli::workspace::refuse;
-use cli::inputs::{self, GivenPaths};
 use cli::{comparison_folder, documents, initial_weights, out, output, workspace};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {

@@ -29,11 +29,11 @@ use cli::commands::run::RunArgs;
 use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::finished_runs::FinishedRuns;
+use cli::inputs::GivenPaths;
 use cli::live::Live;
 use cli::options::OnDevice;
 use cli::signals::{stop_in_time, stop_on_signals};
 use cli::training::{already_finished, diverged};
-use cli::inputs::GivenPaths;
 use cli::{build, child, documents, forecast, initial_weights, out, output, workspace};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {

@@ -28,7 +28,8 @@ use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
 pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Decay, Device, Digests, Evaluation, Ids, Init,
-    KernelPath, LossOn, Missing, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer, TokenizerKind,
+    KernelPath, LossOn, Missing, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer,
+    TokenizerKind,
 };
 
 pub use arch::LockedArch;

@@ -304,9 +304,7 @@ pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockErr
             known.insert(name.clone(), *digest);
         }
     }
-    let is_known = |experiment: &&Experiment| {
-        matches!(&experiment.init, Init::Weights { name, digest: None, .. } if known.contains_key(name))
-    };
+    let is_known = |experiment: &&Experiment| matches!(&experiment.init, Init::Weights { name, digest: None, .. } if known.contains_key(name));
     match lock.experiments().iter().any(is_known) {
         true => bind_weights(lock, &known).map(Some),
         false => Ok(with_text),

@@ -89,7 +89,9 @@ fn a_sharded_run_reads_only_its_parts_of_the_same_weights() {
 fn every_format_of_the_same_weights_has_one_digest() {
     let workspace = tuned("small", SMALL);
     workspace.exits(0, "bind lockfiles/tuned.lock");
-    for (format, out) in [("hf", "hf"), ("torch", "module"), ("release", "release"), ("lingua", "l")] {
+    for (format, out) in
+        [("hf", "hf"), ("torch", "module"), ("release", "release"), ("lingua", "l")]
+    {
         workspace.exits(0, &format!("export runs/small --to {format} --out {out}"));
         let output = workspace.exits(0, &format!("bind lockfiles/tuned.lock --weights {out}"));
         assert!(output.contains("already bound to these weights"), "{format}: {output}");
@@ -105,7 +107,10 @@ fn every_format_of_the_same_weights_has_one_digest() {
 fn an_arm_with_more_parameters_draws_them_only_if_the_recipe_says_so() {
     let workspace = tuned("small_canon", SMALL);
     let output = workspace.exits(2, "bind lockfiles/tuned.lock");
-    assert!(output.contains("missing: layers.0.") && output.contains("missing = \"drawn\""), "{output}");
+    assert!(
+        output.contains("missing: layers.0.") && output.contains("missing = \"drawn\""),
+        "{output}"
+    );
     for weights in ["runs/small", "hf"] {
         let workspace = tuned("small_canon", DRAWN);
         workspace.exits(0, "export runs/small --to hf --out hf");
@@ -130,7 +135,8 @@ fn other_weights_are_refused_with_both_digests() {
     let workspace = tuned("small", SMALL);
     workspace.exits(0, "bind lockfiles/tuned.lock");
     let earlier = "runs/small/checkpoints/step-0000000004";
-    let output = workspace.exits(1, &format!("run lockfiles/tuned.lock --dir other --weights {earlier}"));
+    let output =
+        workspace.exits(1, &format!("run lockfiles/tuned.lock --dir other --weights {earlier}"));
     let locked = workspace.attestation("runs/small").weights.short();
     assert!(output.contains(&format!("the lock has {locked}")), "{output}");
     assert!(output.contains("--weights PATH") && !workspace.path("other").exists(), "{output}");

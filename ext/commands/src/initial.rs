@@ -29,7 +29,9 @@ impl WeightFiles for Files {
             Missing::Refused => match ArchWeights::open(compiled, path).map_err(as_sentence) {
                 Ok(weights) => Ok(Box::new(weights)),
                 Err(problem) if problem.message.contains(LACKS) => Err(Failure::from(problem)
-                    .help("or draw what is missing from seeds.init: missing = \"drawn\" under [init]")),
+                    .help(
+                        "or draw what is missing from seeds.init: missing = \"drawn\" under [init]",
+                    )),
                 Err(problem) => Err(problem.into()),
             },
             Missing::Drawn => Ok(Box::new(part(compiled, path)?)),

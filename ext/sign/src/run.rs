@@ -22,12 +22,7 @@ pub struct Signed {
 
 /// Signs the attestation of a finished run. The signer vouches for the whole folder, so everything that `canonc verify`
 /// checks is checked first.
-pub fn sign_run(
-    folder: &Path,
-    inputs: Inputs,
-    key: &Path,
-    again: bool,
-) -> Result<Signed, Problem> {
+pub fn sign_run(folder: &Path, inputs: Inputs, key: &Path, again: bool) -> Result<Signed, Problem> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {

@@ -104,11 +104,7 @@ pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<FieldProblem> {
 
 /// Reports runs that would train identically, and so add no information. Evaluation has its own seed, but
 /// another sample of windows does not make another training, nor another seed of weights of which an arm draws none.
-pub(super) fn equal_seeds(
-    seeds: &[Seeds],
-    replicate: &[Seeds],
-    drawn: bool,
-) -> Vec<FieldProblem> {
+pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds], drawn: bool) -> Vec<FieldProblem> {
     let same = |a: &Seeds, b: &Seeds| a.data == b.data && (a.init == b.init || !drawn);
     let of = |seeds: &Seeds| match drawn {
         true => format!("init {}, data {}", seeds.init, seeds.data),

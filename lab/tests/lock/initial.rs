@@ -71,7 +71,8 @@ fn the_id_covers_the_digest_of_the_weights_and_neither_their_name_nor_an_idle_se
 
 #[test]
 fn fields_about_weights_need_weights() {
-    for init in ["missing = \"drawn\"".to_owned(), format!("digest = \"{}\"", Digest::of("a", "b"))] {
+    for init in ["missing = \"drawn\"".to_owned(), format!("digest = \"{}\"", Digest::of("a", "b"))]
+    {
         let base = experiment_of(DEPO, &small());
         let (path, value) = init.split_once(" = ").unwrap();
         let values =

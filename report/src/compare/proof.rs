@@ -299,7 +299,11 @@ mod tests {
             // The base's own seeds in another order.
             ([(2, 11), (3, 12), (1, 13)], false, true),
         ] {
-            assert_eq!(varied(&base, &seeds(&replicate), true), Varied { init, data }, "{replicate:?}");
+            assert_eq!(
+                varied(&base, &seeds(&replicate), true),
+                Varied { init, data },
+                "{replicate:?}"
+            );
         }
         assert_eq!(varied(&base, &[], true), Varied::default());
         // Seeds of the base without a repetition do not count.

@@ -50,8 +50,11 @@ fn a_damaged_checkpoint_is_reported_and_its_steps_are_trained_again() {
         // A run that says it has finished must verify.
         assert!(!folder.checkpoint(7).exists());
         assert!(folder.checkpoint(7).with_file_name("refused-step-0000000007").is_dir());
-        let report =
-            records::verify::verify(&folder.paths().folder, records::verify::Inputs::default(), records::verify::Remake::Spread);
+        let report = records::verify::verify(
+            &folder.paths().folder,
+            records::verify::Inputs::default(),
+            records::verify::Remake::Spread,
+        );
         assert_eq!(report.unwrap().broken, Vec::<String>::new(), "{file}");
     }
 }

@@ -165,7 +165,10 @@ fn a_forged_evaluation_is_found() {
 #[test]
 fn another_weight_decay_is_found() {
     let (folder, experiment) = other_decay(&[]);
-    assert_eq!(verify(&folder.path(), Inputs::default(), Remake::Every).unwrap().broken, Vec::<String>::new());
+    assert_eq!(
+        verify(&folder.path(), Inputs::default(), Remake::Every).unwrap().broken,
+        Vec::<String>::new()
+    );
     let replay = replayed(&folder, &experiment, Amount::Steps(8));
     let texts: Vec<&str> =
         replay.differences.iter().map(|difference| difference.text.as_str()).collect();
