@@ -33,9 +33,12 @@ pub(crate) fn draws_nothing(fields: &Fields) -> bool {
     text(fields, "init.missing") == "refused"
 }
 
+/// A path, and whether the field has no effect, given all fields.
+type IdleField = (&'static str, fn(&Fields) -> bool);
+
 /// Semantic fields that can lose their effect on the computation: a name whose digest is known, and the seed of weights of
 /// which none is drawn. They are then listed among the cosmetic ones.
-const IDLE: [(&str, fn(&Fields) -> bool); 3] = [
+const IDLE: [IdleField; 3] = [
     ("data.source", |fields| is_bound(fields, "data.digest")),
     ("init.weights", |fields| is_bound(fields, "init.digest")),
     ("seeds.init", draws_nothing),
