@@ -8,11 +8,12 @@ use std::sync::OnceLock;
 use compiler::program::Compiled;
 use data::text::index::TextIndex;
 use dsl::{Diagnostic, Problem, Sources};
-use lab::experiment::Experiment;
+use lab::experiment::{Experiment, Missing};
 use lab::recipe::Recipe;
 use records::measure::Measure;
 use records::run::Paths;
 use records::verify::VerifyReport;
+use records::weights::WeightSource;
 use report::page::ForeignLog;
 
 use crate::fail::{Failure, shown};
@@ -21,6 +22,7 @@ use crate::fail::{Failure, shown};
 #[derive(Clone, Copy)]
 pub struct Extensions {
     pub models: &'static dyn ForeignModels,
+    pub weights: &'static dyn WeightFiles,
     pub suites: &'static dyn Suites,
     pub signatures: &'static dyn Signatures,
     pub logs: &'static dyn Logs,
@@ -36,6 +38,20 @@ pub trait ForeignModels: Sync {
     fn names_a_model(&self, folder: &Path) -> bool;
     /// Whether a folder has weights.
     fn has_weights(&self, folder: &Path) -> bool;
+}
+
+/// Files of weights to begin from: of runs, exports, imports and other programs.
+pub trait WeightFiles: Sync {
+    /// Opens the weights of an arch in a file or a folder; those that it lacks are refused, or left to be drawn.
+    fn open(
+        &self,
+        compiled: &Compiled,
+        path: &Path,
+        missing: Missing,
+    ) -> Result<Box<dyn WeightSource>, Failure>;
+    /// A warning for weights of another graph than the arch's: shapes may fit where constants do not.
+    fn of_another_graph(&self, compiled: &Compiled, path: &Path)
+    -> Result<Option<String>, Failure>;
 }
 
 /// Suites of questions for language models.
@@ -106,6 +122,11 @@ pub fn models() -> &'static dyn ForeignModels {
     EXTENSIONS.get().unwrap_or(&Extensions::NONE).models
 }
 
+/// Files of weights.
+pub fn weight_files() -> &'static dyn WeightFiles {
+    EXTENSIONS.get().unwrap_or(&Extensions::NONE).weights
+}
+
 /// Suites of questions.
 pub fn suites() -> &'static dyn Suites {
     EXTENSIONS.get().unwrap_or(&Extensions::NONE).suites
@@ -124,7 +145,7 @@ pub fn logs() -> &'static dyn Logs {
 impl Extensions {
     /// A program without extensions.
     pub const NONE: Extensions =
-        Extensions { models: &Absent, suites: &Absent, signatures: &Absent, logs: &Absent };
+        Extensions { models: &Absent, weights: &Absent, suites: &Absent, signatures: &Absent, logs: &Absent };
 }
 
 /// In place of an extension that a program was built without.
@@ -151,6 +172,25 @@ impl ForeignModels for Absent {
 
     fn has_weights(&self, _: &Path) -> bool {
         false
+    }
+}
+
+impl WeightFiles for Absent {
+    fn open(
+        &self,
+        _: &Compiled,
+        path: &Path,
+        _: Missing,
+    ) -> Result<Box<dyn WeightSource>, Failure> {
+        let message = format!(
+            "`{}` holds weights to begin from, and this canonc is built without what reads them",
+            shown(path)
+        );
+        Err(Failure::machine(message).help(REBUILD))
+    }
+
+    fn of_another_graph(&self, _: &Compiled, _: &Path) -> Result<Option<String>, Failure> {
+        Ok(None)
     }
 }
 

@@ -19,6 +19,8 @@ pub mod load;
 pub mod archs;
 pub mod tokenizer;
 pub mod documents;
+pub mod initial_weights;
+pub mod inputs;
 pub mod worker_claims;
 pub mod comparison_folder;
 

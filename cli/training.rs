@@ -15,6 +15,7 @@ use report::compare;
 
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::{FinishedRuns, attestation};
+use crate::inputs::GivenPaths;
 use crate::out::{self, OutputKind};
 use crate::{child, documents, output};
 
@@ -30,7 +31,7 @@ pub fn diverged(end: &Outcome, run: &Path) -> Option<u64> {
 #[derive(Clone, Copy)]
 pub struct Trainer<'a> {
     pub folder: &'a Path,
-    pub data: Option<&'a Path>,
+    pub given: GivenPaths<'a>,
     /// Where each run writes its events.
     pub tensorboard: Option<&'a Path>,
     /// Number of runs at a time.
@@ -46,7 +47,8 @@ struct MissingRun<'a> {
     text: String,
     /// Its folder.
     run_folder: PathBuf,
-    trains_on_documents: bool,
+    /// The inputs that it reads.
+    given: GivenPaths<'a>,
     /// Number of processes, if its lock asks for several; 1 for a run that is finished.
     ranks: Option<u32>,
 }
@@ -115,7 +117,10 @@ impl Trainer<'_> {
     fn due<'r>(
         self,
         ComparisonRun { experiment, .. }: &'r ComparisonRun,
-    ) -> Result<MissingRun<'r>, Failure> {
+    ) -> Result<MissingRun<'r>, Failure>
+    where
+        Self: 'r,
+    {
         let run_folder = self.finished.folder(self.folder, experiment)?;
         let is_finished = attestation(&Paths::new(&run_folder)).is_some();
         let devices = experiment.platform.devices.filter(|devices| *devices > 1);
@@ -135,7 +140,7 @@ impl Trainer<'_> {
             name: &experiment.name,
             text: lock::write(&Lock::Experiment(experiment.clone())),
             run_folder,
-            trains_on_documents: documents::trains_on(experiment),
+            given: self.given.of(experiment),
             ranks,
         })
     }
@@ -149,8 +154,8 @@ impl Trainer<'_> {
             return None;
         }
         let experiment = &experiment_from_text(name, text).ok()?;
-        let data = self.data.filter(|_| run.trains_on_documents);
-        let job = Job::new(experiment, text, documents::read(experiment, data).ok()?).ok()?;
+        let documents = documents::read(experiment, run.given.data).ok()?;
+        let job = Job::new(experiment, text, documents).ok()?;
         let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
         let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
         verify::intact(&folder, &job, &attestation).ok()?;
@@ -159,8 +164,8 @@ impl Trainer<'_> {
 
     /// Runs one lock to its end, in its own process, unless the run is finished.
     fn one(self, run: &MissingRun<'_>) -> Outcome {
-        let Trainer { folder, data, tensorboard, jobs, stop, finished: _ } = self;
-        let MissingRun { name, text, run_folder, trains_on_documents, ranks } = run;
+        let Trainer { folder, given: _, tensorboard, jobs, stop, finished: _ } = self;
+        let MissingRun { name, text, run_folder, given, ranks } = run;
         let lock = &out::named(folder, name, ".lock")?;
         let before = disk::read_text(lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
@@ -181,8 +186,7 @@ impl Trainer<'_> {
         }
         words.extend(["--dir".into(), run_folder.into()]);
         words.extend(ranks.iter().flat_map(|n| ["--ranks".into(), n.to_string().into()]));
-        let data = data.filter(|_| *trains_on_documents);
-        words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
+        words.extend(given.options().flat_map(|(option, path)| [option.into(), path.into()]));
         words.extend(tensorboard.iter().flat_map(|dir| ["--tensorboard".into(), (*dir).into()]));
         let is_new = before.is_none();
         let timings = Paths::new(run_folder).timings();

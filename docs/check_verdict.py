@@ -331,8 +331,7 @@ TRAIN = """arch.graph arch.manifest batch.in_sequence? batch.micro_batches batch
     data.seq_len data.task
     loss.ahead? loss.balance? loss.kind loss.nll_square loss.router_z? loss.z_loss optimizer.betas optimizer.clip optimizer.decay optimizer.eps optimizer.frozen?
     optimizer.groups? optimizer.kind optimizer.lr optimizer.lr_multipliers? optimizer.weight_decay
-    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.dropout?
-    seeds.init"""
+    optimizer.weight_decay_multipliers? precision.policy schedule.kind seeds.data seeds.dropout?"""
 EVAL = "evaluation.metrics evaluation.windows seeds.eval train"
 PLATFORM = """platform.blas platform.cpu_capability platform.device platform.devices? platform.devices_per_node? platform.fuse
     platform.kernels.canon platform.kernels.gated_norm? platform.recompute platform.shard? platform.threads"""
@@ -343,9 +342,9 @@ CARRIED_COSMETIC = """async_eval_gpus compile eval_keep fsdp_type generator_dtyp
 
 
 def expected(train):
-    """The lines that an experiment's sections hold, given its task, tokenizer, data and schedule."""
+    """The lines that an experiment's sections hold, given its task, tokenizer, data, initial weights and schedule."""
     word = {path: value.strip('"') for path, value in train.items()}
-    for path in ("data.digest", "data.tokenizer_digest"):
+    for path in ("data.digest", "data.tokenizer_digest", "init.digest"):
         if not re.fullmatch("unbound|[0-9a-f]{64}", word.get(path, "unbound")):
             raise Bad(f"{path} is {word[path]}, which is no digest")
     task = word["data.task"]
@@ -367,6 +366,10 @@ def expected(train):
     found["eval"] += "".join(f" evaluation.{name}" for name in measured.split())
     if "suite_tasks?" in measured:
         found["cosmetic"] += " evaluation.suite_data? evaluation.suites?"
+    if "init.digest" in word:
+        found["train"] += " init.digest init.missing"
+        found["train" if word["init.digest"] == "unbound" else "cosmetic"] += " init.weights"
+    found["cosmetic" if word.get("init.missing") == "refused" else "train"] += " seeds.init"
     if word["optimizer.decay"] == "matrices":
         found["train"] += " optimizer.decayed"
     if word["optimizer.kind"] == "muon":
@@ -644,7 +647,8 @@ def assumed(a, b, canonc_runs_both=False):
     if not canonc_runs_both and any(ours.get(path) != theirs.get(path) for path in RECORDS):
         return []  # their records differ, so that one name says nothing
     found = []
-    for path, known in (("data.source", "data.digest"), ("data.tokenizer", "data.tokenizer_digest")):
+    named = (("data.source", "data.digest"), ("data.tokenizer", "data.tokenizer_digest"), ("init.weights", "init.digest"))
+    for path, known in named:
         opened = ours.get(known) == theirs.get(known) == '"unbound"'
         if opened and path in ours and ours[path] == theirs.get(path):
             found.append(f"{path} = {ours[path]}")

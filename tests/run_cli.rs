@@ -18,6 +18,8 @@ mod run_cli {
     mod foreign;
     #[cfg(feature = "models")]
     mod imported;
+    #[cfg(feature = "models")]
+    mod initial;
     mod names;
     #[cfg(feature = "models")]
     mod peers;
@@ -61,7 +63,7 @@ use lab::recipe;
 use records::attest::Attestation;
 use records::fault::POINTS;
 use records::metrics::{self, Record, Step};
-use records::verify::{Remake, verify};
+use records::verify::{Inputs, Remake, verify};
 
 const ARCH: &str = "
 arch small {
@@ -219,7 +221,7 @@ impl Place {
 
     /// Verifies every claim of a finished run.
     fn holds(&self, run: &str) {
-        let report = verify(&self.path(run), None, Remake::Spread).unwrap();
+        let report = verify(&self.path(run), Inputs::default(), Remake::Spread).unwrap();
         assert_eq!(report.broken, Vec::<String>::new(), "{run}");
         let attested = report.checked.iter().any(|claim| claim.text.contains("attestation: seal"));
         assert!(attested, "{run}: {report:?}");

@@ -1,5 +1,6 @@
-//! `canonc bind`: closes a lock with the digest of the data it names.
+//! `canonc bind`: closes a lock with the digests of the data and the weights that it names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,26 +10,37 @@ use data::Split;
 use data::text::index::TextIndex;
 use data::text::tokenizer::{Info, Kind};
 use data::text::{file, locked};
-use lab::experiment::{DataSource, Experiment};
+use lab::error::LockError;
+use lab::experiment::{DataSource, Experiment, Init, Missing};
 use lab::lock::{self, Bound, Lock};
+use records::initial;
 
+use crate::extensions::weight_files;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::workspace::{self, refuse};
-use crate::{documents, files, out, output};
+use crate::{documents, files, initial_weights, out, output};
 
-/// Close an open lock: write the digest of its data into it
+/// Close an open lock: write the digests of its data and of its initial weights into it
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   canonc bind lockfiles/llama_1B_nemotron.lock --data nemotron_cc.index
-  canonc bind lockfiles/*_nemotron.lock --data nemotron_cc.index    all of them, or none if one is refused")]
+  canonc bind lockfiles/*_nemotron.lock --data nemotron_cc.index    all of them, or none if one is refused
+  canonc bind lockfiles/tuned.lock                                  what it names, at its usual paths
+  canonc bind lockfiles/tuned.lock --weights runs/pretrained        initial weights from another place
+
+The digest of weights is of their tensors in f32, under canonc's names, and not of a file: a run's last weights, an
+export and an import of them have the same one. `canonc verify` prints that of a run's checkpoints.")]
 pub struct BindArgs {
     /// The locks to close
     #[arg(value_name = "LOCK", required = true)]
     pub locks: Vec<PathBuf>,
-    /// The prepared data that the lock names
+    /// The prepared data that the lock names [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
-    pub data: PathBuf,
+    pub data: Option<PathBuf>,
+    /// The weights that the lock begins from: a run, an export, an import or a file [default: as named]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
 }
 
 pub fn bind(args: &BindArgs) -> Outcome {
@@ -38,13 +50,15 @@ pub fn bind(args: &BindArgs) -> Outcome {
     let closed = args
         .locks
         .iter()
-        .map(|path| close(path, &args.data, &mut index))
+        .map(|path| close(path, args, &mut index))
         .collect::<Result<Vec<_>, _>>()?;
-    for Closed { path, text, said } in closed {
+    for Closed { path, text, lines } in closed {
         if let Some(text) = text {
             out::put(path, out::OutputKind::Lock, &text)?;
         }
-        output::note(&said);
+        for line in lines {
+            output::note(&line);
+        }
     }
     Ok(Exit::Fine)
 }
@@ -54,47 +68,152 @@ struct Closed<'a> {
     path: &'a Path,
     /// Its new text, if it changed.
     text: Option<String>,
-    said: String,
+    /// What is said of it.
+    lines: Vec<String>,
 }
 
 fn close<'a>(
     path: &'a Path,
-    data: &Path,
+    args: &BindArgs,
     index: &mut Option<Arc<TextIndex>>,
 ) -> Result<Closed<'a>, Failure> {
     let (before, text) = workspace::read_lock(path)?;
-    let experiments: Vec<&Experiment> = match &before {
-        Lock::Arch(_) => Vec::new(),
-        Lock::Experiment(experiment) => vec![experiment],
-        Lock::Comparison(comparison) => comparison.arms.iter().map(|arm| &arm.experiment).collect(),
-    };
-    let reads_text = experiments.iter().any(|e| matches!(e.data.source, DataSource::Text { .. }));
-    // A lock that reads no text is refused before any data is opened.
-    let bound = match reads_text {
-        true => documents(data, index, &experiments)?,
-        false => {
+    let mut bound = Vec::new();
+    let with_data = bind_data(path, &before, args, index, &mut bound)?;
+    let after = bind_weights(path, &with_data, args, &mut bound)?;
+    let name = shown(path);
+    if bound.is_empty() {
+        return Err(nothing_found(path, &after));
+    }
+    let closed = lock::write(&after);
+    let mut lines: Vec<String> = after
+        .open_inputs()
+        .into_iter()
+        .map(|input| {
+            let options = lock::bind_options(std::slice::from_ref(&input));
+            format!("  open: {input} has no digest; close it with `canonc bind {name}{options}`")
+        })
+        .collect();
+    let bound = bound.join(" and ");
+    if closed == text {
+        let inputs = if bound.contains("weights") { "these weights" } else { "this data" };
+        lines.insert(0, format!("{name}: already bound to {inputs}"));
+        return Ok(Closed { path, text: None, lines });
+    }
+    let ids = format!("{} {} is now {}", after.kind(), before.id().short(), after.id().short());
+    lines.insert(0, format!("{name}: bound to {bound}; {ids}"));
+    Ok(Closed { path, text: Some(closed), lines })
+}
+
+/// Refuses a lock of which nothing was named, and nothing is at its usual path.
+fn nothing_found(path: &Path, lock: &Lock) -> Failure {
+    let inputs = lock.open_inputs();
+    let name = shown(path);
+    if inputs.is_empty() {
+        return Failure::bad_input(format!("`{name}` is not open: it has nothing to bind"))
+            .help("run it; or compare it with what it is bound to: --data PATH or --weights PATH");
+    }
+    Failure::bad_input(format!(
+        "`{name}` is open, and nothing is at the usual path of {}",
+        inputs.join(", ")
+    ))
+    .help(format!("say where: `canonc bind {name}{}`", lock::bind_options(&inputs)))
+}
+
+/// The lock with the digest of its data, if that is given or at its usual path.
+fn bind_data(
+    path: &Path,
+    before: &Lock,
+    args: &BindArgs,
+    index: &mut Option<Arc<TextIndex>>,
+    bound: &mut Vec<String>,
+) -> Result<Lock, Failure> {
+    let experiments = before.experiments();
+    let reads_text = |e: &&&Experiment| matches!(e.data.source, DataSource::Text { .. });
+    let reader = experiments.iter().find(reads_text);
+    let usual = || documents::usual_path(reader?).ok().filter(|path| path.exists());
+    let data = match (&args.data, reader) {
+        (Some(data), Some(_)) => self::documents(data, index, &experiments)?,
+        // A lock that reads no text is refused before any data is opened.
+        (Some(_), None) => {
             Bound { digest: Digest::of("", ""), documents: None, tokens: None, tokenizer: None }
         }
+        (None, _) => match usual() {
+            Some(data) => self::documents(&data, index, &experiments)?,
+            None => return Ok(before.clone()),
+        },
     };
-    let after = lock::bind(&before, bound).map_err(|error| {
-        let drift = error.code == "data-drift";
-        let failure = refuse::bad_lock(path, error);
-        if drift { Failure { exit: Exit::Finding, ..failure } } else { failure }
-    })?;
-    let closed = lock::write(&after);
-    let name = shown(path);
-    if closed == text {
-        let said = format!("{name}: already bound to this data");
-        return Ok(Closed { path, text: None, said });
+    let after = lock::bind(before, data).map_err(|error| refused(path, error))?;
+    bound.push(format!("data {}", data.digest.short()));
+    Ok(after)
+}
+
+/// The lock with the digests of the weights that it begins from, if they are given or at their usual paths.
+fn bind_weights(
+    path: &Path,
+    before: &Lock,
+    args: &BindArgs,
+    bound: &mut Vec<String>,
+) -> Result<Lock, Failure> {
+    let given = args.weights.as_deref();
+    let mut digests: BTreeMap<String, Digest> = BTreeMap::new();
+    for experiment in before.experiments() {
+        let Init::Weights { name, missing, .. } = &experiment.init else { continue };
+        if let (Some(path), false) = (given, digests.is_empty() || digests.contains_key(name)) {
+            return Err(several_names(path, name, &digests));
+        }
+        let Some(source) = given.map(Path::to_owned).or_else(|| initial_weights::usual(name))
+        else {
+            continue;
+        };
+        let Some(weights) = initial_weights::open(experiment, Some(&source))? else { continue };
+        let digest = initial::digest(&experiment.arch.compiled.graph, &*weights)?;
+        let arch = &experiment.arch.compiled;
+        match digests.insert(name.clone(), digest) {
+            Some(other) if other != digest => return Err(two_digests(name, [other, digest])),
+            Some(_) => continue,
+            None => {}
+        }
+        let warning = match missing {
+            Missing::Refused => weight_files().of_another_graph(arch, &source)?,
+            // The arch has more than the weights were made for.
+            Missing::Drawn => None,
+        };
+        if let Some(warning) = warning {
+            output::note(&warning);
+        }
     }
-    let said = format!(
-        "{name}: bound to data {}; {} {} is now {}",
-        bound.digest.short(),
-        after.kind(),
-        before.id().short(),
-        after.id().short()
-    );
-    Ok(Closed { path, text: Some(closed), said })
+    if digests.is_empty() && given.is_none() {
+        return Ok(before.clone());
+    }
+    let after = lock::bind_weights(before, &digests).map_err(|error| refused(path, error))?;
+    bound.extend(digests.values().map(|digest| format!("weights {}", digest.short())));
+    Ok(after)
+}
+
+fn several_names(path: &Path, name: &str, digests: &BTreeMap<String, Digest>) -> Failure {
+    let other = digests.keys().next().map_or("", String::as_str);
+    Failure::bad_input(format!(
+        "the arms begin from several weights, \"{other}\" and \"{name}\", but `--weights {}` names one",
+        shown(path)
+    ))
+    .help("leave --weights out: each arm's are read where it names them")
+}
+
+/// One file has two digests only if two archs order its tensors differently.
+fn two_digests(name: &str, digests: [Digest; 2]) -> Failure {
+    let [one, other] = digests.map(|digest| digest.short());
+    Failure::bad_input(format!(
+        "two arms read the weights \"{name}\" differently: as {one}, and as {other}"
+    ))
+    .help("one of the archs has a part of them, or the arms differ in the file's order: bind the arms' own locks")
+}
+
+/// Other inputs than those that a lock is bound to are a finding.
+fn refused(path: &Path, error: LockError) -> Failure {
+    let drift = ["data-drift", "weights-drift"].contains(&error.code);
+    let failure = refuse::bad_lock(path, error);
+    if drift { Failure { exit: Exit::Finding, ..failure } } else { failure }
 }
 
 /// The identity of prepared documents, and the training tokens of one pass over them. Data that an experiment can never

@@ -354,8 +354,9 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
     }
     for input in lock.open_inputs() {
         output::note(&format!(
-            "  open: {input} has no digest; close it with `canonc bind {} --data PATH`",
-            shown(path)
+            "  open: {input} has no digest; close it with `canonc bind {}{}`",
+            shown(path),
+            lock::bind_options(std::slice::from_ref(&input))
         ));
     }
 }

@@ -6,13 +6,13 @@
 mod slurm;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{ArgMatches, Args, ValueEnum};
 use lab::comparison::{Comparison, ComparisonRun};
-use lab::experiment::{DataSource, Evaluation, Experiment};
+use lab::experiment::{DataSource, Evaluation, Experiment, Init};
 use lab::field::FieldValue;
 use lab::lock::Lock;
 use records::job::Job;
@@ -26,12 +26,14 @@ use crate::extensions::suites;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::FinishedRuns;
 use crate::forecast::{self, Forecast};
+use crate::inputs::GivenPaths;
 use crate::options::{jobs, within};
 use crate::out::{self, OutputKind};
 use crate::signals::stop_on_signals;
 use crate::training::Trainer;
 use crate::{
-    build, documents, interim_looks, live, output, overlap_counts, torch_program, workspace,
+    build, documents, initial_weights, interim_looks, live, output, overlap_counts, torch_program,
+    workspace,
 };
 
 /// Train the missing runs of a comparison, then compare its arms, paired by seed
@@ -111,6 +113,9 @@ pub struct CompareArgs {
     /// Prepared documents, if the arms train on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// The weights that the arms begin from, if they name some [default: as each names them]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
     /// Also write the page with the curves; for several comparisons, their picture as SVG
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -162,6 +167,13 @@ pub(crate) fn run(_: &Program, matches: &ArgMatches) -> Outcome {
     with(matches, |args| compare(args, |_, _, _| Err(torch_program::replace_process(&[]))))
 }
 
+impl CompareArgs {
+    /// The paths of what the locks name.
+    pub(crate) fn given(&self) -> GivenPaths<'_> {
+        GivenPaths { data: self.data.as_deref(), weights: self.weights.as_deref() }
+    }
+}
+
 /// Trains and compares; `time` measures a number of steps of the arms in turn.
 pub fn compare(
     args: &CompareArgs,
@@ -188,7 +200,7 @@ pub fn compare(
     let finished = FinishedRuns::under(&args.dir);
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
-        check(comparison, &folder, args.data.as_deref(), &finished)?;
+        check(comparison, &folder, args.given(), &finished)?;
         if let Some(events) = &args.tensorboard {
             apart(events, comparison, &folder, &finished)?;
         }
@@ -233,7 +245,7 @@ fn one(
     let finished = FinishedRuns::under(&args.dir);
     let trainer = Trainer {
         folder: &folder,
-        data: args.data.as_deref(),
+        given: args.given(),
         tensorboard: args.tensorboard.as_deref(),
         jobs: args.jobs,
         stop,
@@ -356,9 +368,10 @@ fn apart(
 fn check(
     comparison: &Comparison,
     folder: &Path,
-    data: Option<&Path>,
+    given: GivenPaths<'_>,
     finished: &FinishedRuns,
 ) -> Result<(), Failure> {
+    check_weights(comparison, folder, given.weights, finished)?;
     let mut documents = BTreeMap::new();
     let mut asked: Vec<(&Evaluation, &DataSource)> = Vec::new();
     let runs = comparison.runs();
@@ -378,8 +391,7 @@ fn check(
             Some(known) => Option::clone(known),
             None => {
                 // Of several comparisons some may be on a task.
-                let data = data.filter(|_| documents::trains_on(experiment));
-                let read = documents::read(experiment, data)?;
+                let read = documents::read(experiment, given.of(experiment).data)?;
                 documents.insert(name, read.clone());
                 read
             }
@@ -393,6 +405,46 @@ fn check(
         Job::new(experiment, "", documents)?;
     }
     Ok(())
+}
+
+/// Refuses weights that are not those of the runs that are still to begin from them.
+fn check_weights(
+    comparison: &Comparison,
+    folder: &Path,
+    given: Option<&Path>,
+    finished: &FinishedRuns,
+) -> Result<(), Failure> {
+    let names: BTreeSet<String> =
+        comparison.arms.iter().filter_map(|arm| weights_of(&arm.experiment)).collect();
+    if names.len() > 1
+        && let Some(path) = given
+    {
+        let names = names.into_iter().collect::<Vec<_>>().join(" and ");
+        return Err(Failure::bad_input(format!(
+            "the arms of `{}` begin from several weights, {names}, but `--weights {}` names one",
+            comparison.name,
+            shown(path)
+        ))
+        .help("leave --weights out: each arm's are read where it names them"));
+    }
+    // Seeds do not change the weights.
+    let mut arms = BTreeSet::new();
+    for run in comparison.runs() {
+        let run_folder = finished.folder(folder, &run.experiment)?;
+        if !Paths::new(&run_folder).attestation().exists() && arms.insert(&run.arm) {
+            let weights = given.filter(|_| initial_weights::begins_from_some(&run.experiment));
+            initial_weights::read(&run.experiment, weights)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name of the weights that an experiment begins from.
+fn weights_of(experiment: &Experiment) -> Option<String> {
+    match &experiment.init {
+        Init::Weights { name, .. } => Some(format!("\"{name}\"")),
+        Init::Drawn => None,
+    }
 }
 
 /// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.

@@ -36,6 +36,9 @@ pub struct ReproduceArgs {
     /// Prepared documents, if the run trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// The weights that the run began from, if its lock names some [default: as named]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
     /// Train into this folder and keep the result
     #[arg(long, value_name = "DIR", conflicts_with = "against")]
     pub out: Option<PathBuf>,

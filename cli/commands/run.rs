@@ -49,6 +49,9 @@ pub struct RunArgs {
     /// Prepared documents, if the lock trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// The weights to begin from, if the lock names some: a run, an export, an import or a file [default: as named]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
     /// Write a TensorBoard event file in DIR/NAME while the run trains; a resumed run goes on in the same file
     #[arg(long, value_name = "DIR")]
     pub tensorboard: Option<PathBuf>,

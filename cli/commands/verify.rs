@@ -5,18 +5,21 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args};
+use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use records::run::{Paths, lock_from_text};
-use records::verify::{Claim, Remake, Subject, VerifyReport, verify as check};
+use records::verify::{Claim, Inputs, Remake, Subject, VerifyReport, verify as check};
+use records::weights::WeightSource;
 use serde_json::json;
 
 use crate::command::{Program, with};
 use crate::comparison_folder::{self, Folders};
 use crate::extensions::{TrustedFile, signatures};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::inputs::GivenPaths;
 use crate::printable::inline;
 use crate::workspace::{self, Target, refuse};
-use crate::{documents, output, torch_program};
+use crate::{documents, initial_weights, output, torch_program};
 
 /// Recompute the claims of a run or a lock, offline, and list those taken on trust
 #[derive(Args, Debug)]
@@ -77,6 +80,9 @@ pub struct VerifyArgs {
     /// Prepared documents, if the run trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// The weights that the run began from, if its lock names some [default: as named]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
     /// An allowed_signers file of ssh-keygen: the keys whose signatures are accepted
     #[arg(long, value_name = "FILE")]
     pub signers: Option<PathBuf>,
@@ -94,7 +100,7 @@ pub struct Replayer {
     /// Sets the environment that the run's lock requires, before anything is read.
     pub prepare: fn(&Path) -> Result<(), Failure>,
     /// Trains this many steps of a run's folder, or all, and adds the result to the report.
-    pub replay: fn(&Path, Option<&Path>, Option<u64>, &mut VerifyReport),
+    pub replay: fn(&Path, GivenPaths<'_>, Option<u64>, &mut VerifyReport),
 }
 
 /// In `canonc`, `--replay` continues in `canonc-torch`.
@@ -247,14 +253,14 @@ fn folder_report(
     if replay.is_some() {
         (replayer.prepare)(folder)?;
     }
-    let data = args.data.as_deref();
-    let mut report = run_report(folder, data, which)?;
+    let given = GivenPaths { data: args.data.as_deref(), weights: args.weights.as_deref() };
+    let mut report = run_report(folder, given, which)?;
     signature(folder, args, &mut report)?;
     report.broken.extend(folders.faults(folder));
     if let Some(steps) = replay {
         // Steps are trained again from the run's own files, so those must be intact.
         if report.broken.is_empty() {
-            (replayer.replay)(folder, data, steps, &mut report);
+            (replayer.replay)(folder, given, steps, &mut report);
         } else {
             report.undecided("replay: not started because of the findings above");
         }
@@ -330,15 +336,21 @@ fn lock_report(path: &Path, lock: &Lock) -> VerifyReport {
     );
     for input in lock.open_inputs() {
         let what = format!(
-            "open: {input} has no digest, so it cannot run yet; close it with `canonc bind {} --data PATH`",
-            shown(path)
+            "open: {input} has no digest, so it cannot run yet; close it with `canonc bind {}{}`",
+            shown(path),
+            lock::bind_options(std::slice::from_ref(&input))
         );
-        report.trusted(Subject::Batches, what);
+        let is_data = input.starts_with("data.");
+        report.trusted(if is_data { Subject::Batches } else { Subject::InitialWeights }, what);
     }
     report
 }
 
-fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<VerifyReport, Failure> {
+fn run_report(
+    folder: &Path,
+    GivenPaths { data, weights: given_weights }: GivenPaths<'_>,
+    which: Remake,
+) -> Result<VerifyReport, Failure> {
     // Look for documents only if the lock names them; an unreadable lock is already in the report.
     let experiment = workspace::experiment_of_run(folder).map(|(experiment, _)| experiment);
     let (mut documents, mut unread) = (None, None);
@@ -358,11 +370,36 @@ fn run_report(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Verif
         unread = Some(error.message);
         documents = None;
     }
-    let mut report = check(folder, documents, which)?;
+    let (weights, other_weights) = match &experiment {
+        Some(experiment) => weights(experiment, given_weights)?,
+        None => (None, None),
+    };
+    let mut report = check(folder, Inputs { documents, weights }, which)?;
     if let Some(why) = unread {
         report.broken(format!("the documents: {why}"));
     }
+    if let Some(why) = other_weights {
+        report.broken(why);
+    }
     Ok(report)
+}
+
+/// The weights that a run began from, if they are there, or why those that are given are others.
+#[expect(clippy::type_complexity, reason = "it is used once")]
+fn weights(
+    experiment: &Experiment,
+    given: Option<&Path>,
+) -> Result<(Option<Box<dyn WeightSource>>, Option<String>), Failure> {
+    match initial_weights::read_if_present(experiment, given) {
+        Ok(weights) => Ok((weights, None)),
+        Err(failure) if given.is_some() && failure.exit == Exit::Finding => {
+            Ok((None, failure.message))
+        }
+        // A file that was named must be there and be one of weights.
+        Err(failure) if given.is_some() => Err(failure),
+        // What is at the usual path by now may be anything.
+        Err(_) => Ok((None, None)),
+    }
 }
 
 /// What to do about a failed check.

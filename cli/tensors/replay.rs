@@ -16,8 +16,9 @@ use runtime::train::machine;
 use crate::environment::start_again;
 use cli::extensions::suites;
 use cli::fail::Failure;
+use cli::inputs::GivenPaths;
 use cli::output;
-use cli::{documents, workspace};
+use cli::{documents, initial_weights, workspace};
 
 /// Restarts this process if the lock requires another environment. An unreadable lock is
 /// left to the report.
@@ -30,13 +31,13 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
 
 pub(crate) fn replay(
     folder: &Path,
-    data: Option<&Path>,
+    given: GivenPaths<'_>,
     amount: Option<u64>,
     report: &mut VerifyReport,
 ) {
     // An unreadable lock is in the report already.
     let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
-    match replayed(folder, &experiment, &text, data, amount) {
+    match replayed(folder, &experiment, &text, given, amount) {
         Ok(replayed) => replayed.tell(report),
         Err(Failure { message, help, .. }) => {
             let reasons: Vec<String> = message.into_iter().chain(help).collect();
@@ -49,12 +50,13 @@ fn replayed(
     folder: &Path,
     experiment: &Experiment,
     text: &str,
-    data: Option<&Path>,
+    given: GivenPaths<'_>,
     requested: Option<u64>,
 ) -> Result<Replay, Failure> {
-    let documents = documents::read(experiment, data)?;
+    let documents = documents::read(experiment, given.data)?;
+    let weights = initial_weights::read(experiment, given.weights)?;
     let measure = suites().measure(experiment, documents.as_deref())?;
-    let job = Job::new(experiment, text, documents)?.with_measure(measure);
+    let job = Job::new(experiment, text, documents)?.with_measure(measure).with_weights(weights);
     let machine = machine(&experiment.platform)?;
     let mut progress = Progress { requested, terminal: std::io::stderr().is_terminal() };
     let amount = requested.map_or(Amount::All, Amount::Steps);

@@ -5,15 +5,13 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
 
-use data::text::index::TextIndex;
 use lab::experiment::Experiment;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
 use records::run::{Paths, experiment_from_text};
-use records::verify::{self, Remake};
+use records::verify::{self, Inputs, Remake};
 use runtime::replay::{Difference, Observer, Platform, RunPoint};
 use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run_again};
 use runtime::train::{Options, TrainOutcome, machine, train};
@@ -24,27 +22,30 @@ use crate::progress::Screen;
 use cli::commands::reproduce::ReproduceArgs;
 use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
+use cli::inputs::{self, GivenPaths};
 use cli::signals::stop_on_signals;
 use cli::workspace::refuse;
-use cli::{comparison_folder, documents, out, output, workspace};
+use cli::{comparison_folder, documents, initial_weights, out, output, workspace};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
     comparison_folder::refuse_others(&folder)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
-    sound(&folder, documents::read_if_present(&experiment, args.data.as_deref())?)?;
+    let given = GivenPaths { data: args.data.as_deref(), weights: args.weights.as_deref() };
+    sound(&folder, inputs::read_if_present(&experiment, given)?)?;
     if let Some(other) = &args.against {
         let other = workspace::path(other)?;
         comparison_folder::refuse_others(&other)?;
-        sound(&other, documents::read_if_present(&experiment, args.data.as_deref())?)?;
+        sound(&other, inputs::read_if_present(&experiment, given)?)?;
         return finish(args, &folder, &compared(&folder, &other, &experiment)?, false);
     }
     start_again(&experiment)?;
-    let documents = documents::read(&experiment, args.data.as_deref())?;
+    let documents = documents::read(&experiment, given.data)?;
+    let weights = initial_weights::read(&experiment, given.weights)?;
     let measure = suites().measure(&experiment, documents.as_deref())?;
     let job = Job::new(&experiment, &text, documents)?;
-    let mut job = job.with_measure(measure);
+    let mut job = job.with_measure(measure).with_weights(weights);
     let machine = machine(&experiment.platform)?;
     let Some(out) = &args.out else {
         let mut progress = Lines::new(&experiment);
@@ -83,8 +84,8 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
 }
 
 /// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
-fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure> {
-    let report = verify::verify(folder, documents, Remake::Spread)?;
+fn sound(folder: &Path, inputs: Inputs) -> Result<(), Failure> {
+    let report = verify::verify(folder, inputs, Remake::Spread)?;
     let Some(first) = report.broken.first() else { return Ok(()) };
     let more = match report.broken.len() {
         1 => String::new(),

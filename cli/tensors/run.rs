@@ -30,11 +30,12 @@ use cli::commands::run::RunArgs;
 use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::finished_runs::FinishedRuns;
+use cli::inputs::GivenPaths;
 use cli::live::Live;
 use cli::options::OnDevice;
 use cli::signals::{stop_in_time, stop_on_signals};
 use cli::training::{already_finished, diverged};
-use cli::{build, child, documents, forecast, out, output, workspace};
+use cli::{build, child, documents, forecast, initial_weights, out, output, workspace};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let live = dir.map(|dir| Live::open(dir, &folder, &experiment)).transpose();
     let live = others.or_give_up(live)?;
     others.arrive(args)?;
-    let prepared = prepare(&experiment, &folder, args.data.as_deref(), launch.as_ref());
+    let prepared = prepare(&experiment, &folder, args, launch.as_ref());
     let (mut job, machine) = others.or_give_up(prepared)?;
     if args.dry_run {
         let ranks = launch.as_ref().map_or(args.ranks, |launch| Some(launch.size));
@@ -206,17 +207,23 @@ fn changed(path: &Path, locked: Experiment) -> Option<String> {
 fn prepare(
     experiment: &Experiment,
     folder: &Path,
-    data: Option<&Path>,
+    args: &RunArgs,
     launch: Option<&Launch>,
 ) -> Result<(Job, Machine), Failure> {
-    let documents = documents::read(experiment, data)?;
-    // A finished run needs no evaluation suites.
-    let measure = match Paths::new(folder).attestation().exists() {
+    let documents = documents::read(experiment, args.data.as_deref())?;
+    initial_weights::refuse_unused(experiment, args.weights.as_deref())?;
+    // A finished run needs no evaluation suites and no weights, and times do not depend on the weights.
+    let is_finished = Paths::new(folder).attestation().exists();
+    let measure = match is_finished {
         true => None,
         false => suites().measure(experiment, documents.as_deref())?,
     };
+    let weights = match is_finished || args.dry_run {
+        true => None,
+        false => initial_weights::read(experiment, args.weights.as_deref())?,
+    };
     let text = lock::write(&Lock::Experiment(experiment.clone()));
-    let job = Job::new(experiment, &text, documents)?.with_measure(measure);
+    let job = Job::new(experiment, &text, documents)?.with_measure(measure).with_weights(weights);
     let (place, local) = launch.map_or((0, 1), |launch| (launch.local_rank, launch.local));
     Ok((job, machine_of_rank(&experiment.platform, place, local)?))
 }
@@ -348,6 +355,7 @@ fn words(args: &RunArgs, path: &Path, experiment: &Experiment) -> Vec<OsString> 
         lock: _,
         dir: _,
         data,
+        weights,
         tensorboard,
         dry_run,
         json,
@@ -363,8 +371,10 @@ fn words(args: &RunArgs, path: &Path, experiment: &Experiment) -> Vec<OsString> 
     let mut option = |name: &str, value: Option<OsString>| {
         words.extend(value.into_iter().flat_map(|value| [name.into(), value]));
     };
-    let data = data.as_ref().filter(|_| documents::trains_on(experiment));
-    option("--data", data.map(OsString::from));
+    let given = GivenPaths { data: data.as_deref(), weights: weights.as_deref() };
+    for (name, path) in given.of(experiment).options() {
+        option(name, Some(path.into()));
+    }
     option("--tensorboard", tensorboard.as_ref().map(OsString::from));
     option("--stop-after", stop_after.map(|time| format!("{}s", time.as_secs()).into()));
     option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));

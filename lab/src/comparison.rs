@@ -168,7 +168,8 @@ impl Declared {
     /// The analysis with neutral values filled in, if these arms can be judged as declared.
     fn sound_analysis(&self, arms: &[Arm]) -> Result<Analysis, NoComparison> {
         let Declared { seeds, replicate, grid, selection, analysis, .. } = self;
-        let mut unsound = equal_seeds(seeds, replicate);
+        let drawn = arms.iter().all(|arm| arm.experiment.draws_weights());
+        let mut unsound = equal_seeds(seeds, replicate, drawn);
         unsound.extend(unsound_grid(grid, selection));
         unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, grid)));
         unsound.extend(analysis.unsound(selection, seeds.len(), grid));

@@ -243,12 +243,21 @@ pub(crate) fn problem(path: &str, message: &str, help: &str) -> LockError {
     error("lock-bad-value", format!("`{path}`: {message}"), format!("{help}; {REBUILD}"))
 }
 
+/// The options of `canonc bind` that close these inputs.
+pub fn bind_options(inputs: &[String]) -> String {
+    let options = [("data.", " --data PATH"), ("init.", " --weights PATH")];
+    let needed = |section: &str| inputs.iter().any(|input| input.starts_with(section));
+    options.iter().filter(|(section, _)| needed(section)).map(|(_, option)| *option).collect()
+}
+
 pub(crate) fn open(name: &str, inputs: &[String]) -> LockError {
+    let options = bind_options(inputs);
+    let what = if options.contains("--data") { "the data" } else { "the weights" };
     let inputs = inputs.join(", ");
     error(
         "lock-open",
         format!("`{name}` is open: {inputs} has no digest yet"),
-        format!("bind it to the data: `canonc bind lockfiles/{name}.lock --data PATH`"),
+        format!("bind it to {what}: `canonc bind lockfiles/{name}.lock{options}`"),
     )
 }
 
@@ -256,7 +265,7 @@ pub(crate) fn nothing_to_bind(name: &str, reason: &str) -> LockError {
     error(
         "nothing-to-bind",
         format!("`{name}` has nothing to bind: {reason}"),
-        "only locks of text data need binding; run this one directly",
+        "only locks that name text data or weights need binding; run this one directly",
     )
 }
 
@@ -265,6 +274,14 @@ pub(crate) fn bound_otherwise(name: &str, bound: &str, given: &str) -> LockError
         "data-drift",
         format!("`{name}` is bound to data {bound}, but the data given is {given}"),
         "give the data it was bound to; or, for a new experiment, delete the lock, build it again and bind it",
+    )
+}
+
+pub(crate) fn other_weights(name: &str, bound: &str, given: &str) -> LockError {
+    error(
+        "weights-drift",
+        format!("`{name}` is bound to weights {bound}, but the weights given are {given}"),
+        "give the weights it was bound to; or, for a new experiment, delete the lock, build it again and bind it",
     )
 }
 
@@ -347,6 +364,11 @@ impl FieldProblem {
                 format!("suites ask in text, but with {on} = {has} the tokens are not text"),
                 format!("remove suites, or train on text: {on} = {}", words.join(" or ")),
             );
+        }
+        if words.is_empty() {
+            let message = format!("`{}` has no effect without {on}", def.path);
+            let help = format!("leave it out, or give {on} too");
+            return FieldProblem::new(def.path, "idle-field", message, help);
         }
         FieldProblem::new(
             def.path,

@@ -27,13 +27,14 @@ use crate::section::lines;
 use access::{count, counts, int, list, real, seed, text, truth};
 use covered::{digests, eval, train};
 pub use parts::{
-    Batch, Budget, Checkpoint, Data, DataSource, Decay, Device, Digests, Evaluation, Ids,
-    KernelPath, LossOn, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer, TokenizerKind,
+    Batch, Budget, Checkpoint, Data, DataSource, Decay, Device, Digests, Evaluation, Ids, Init,
+    KernelPath, LossOn, Missing, Order, Platform, Schedule, Seeds, Shard, Shuffle, Tokenizer,
+    TokenizerKind,
 };
 
 pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
-pub(crate) use covered::{is_bound, of_class};
+pub(crate) use covered::{is_idle, of_class};
 pub(crate) use derive::costs;
 pub(crate) use layers::split as split_layer;
 pub use layers::{FieldLine, lines as field_lines, sets as layer_sets};
@@ -74,6 +75,8 @@ pub struct Experiment {
     pub schedule: Schedule,
     /// Length of the training.
     pub budget: Budget,
+    /// Where the initial weights come from.
+    pub init: Init,
     /// Seeds of initial values, data and evaluation.
     pub seeds: Seeds,
     /// Seed of dropout, if the arch has any.
@@ -136,6 +139,7 @@ impl Experiment {
             updates,
             schedule,
             budget,
+            init: read_init(&fields),
             seeds: read_seeds(&fields),
             dropout: dropout_seed(&fields),
             precision: match text(&fields, "precision.policy") {
@@ -192,8 +196,12 @@ impl Experiment {
 
     /// Named inputs without a digest. A lock with any is open and does not run.
     pub fn open_inputs(&self) -> Vec<String> {
+        let weights = match &self.init {
+            Init::Weights { name, digest: None, .. } => Some(format!("init.weights = \"{name}\"")),
+            Init::Weights { digest: Some(_), .. } | Init::Drawn => None,
+        };
         let DataSource::Text { name, digest, tokenizer, .. } = &self.data.source else {
-            return Vec::new();
+            return weights.into_iter().collect();
         };
         let data = digest.is_none().then(|| format!("data.source = \"{name}\""));
         let tokenizer = match tokenizer {
@@ -202,7 +210,7 @@ impl Experiment {
             }
             Tokenizer::File { digest: Some(_), .. } | Tokenizer::Bytes => None,
         };
-        data.into_iter().chain(tokenizer).collect()
+        data.into_iter().chain(tokenizer).chain(weights).collect()
     }
 
     /// A free field's effective value, or a derived one, by path.
@@ -215,9 +223,15 @@ impl Experiment {
         &self.fields
     }
 
-    /// Whether text data is identified by its digest, so that its name has no effect.
-    pub fn is_bound(&self) -> bool {
-        is_bound(&self.fields)
+    /// Whether any initial weight is drawn, so that `seeds.init` has an effect.
+    pub fn draws_weights(&self) -> bool {
+        !self.is_idle("seeds.init")
+    }
+
+    /// Whether a semantic field has no effect here: the name of an input whose digest is known, or `seeds.init` if no
+    /// weight is drawn.
+    pub fn is_idle(&self, path: &str) -> bool {
+        is_idle(path, &self.fields)
     }
 
     /// The options of the training plan.
@@ -335,6 +349,20 @@ fn read_batch(fields: &Fields) -> Batch {
         micro_batches: count(fields, "batch.micro_batches"),
         in_sequence: count(fields, "batch.in_sequence"),
         tokens_per_step: derive::tokens_per_step(fields).unwrap_or(0),
+    }
+}
+
+fn read_init(fields: &Fields) -> Init {
+    match text(fields, "init.weights") {
+        "" | field::NONE => Init::Drawn,
+        name => Init::Weights {
+            name: name.to_owned(),
+            digest: Digest::parse(text(fields, "init.digest")),
+            missing: match covered::draws_nothing(fields) {
+                true => Missing::Refused,
+                false => Missing::Drawn,
+            },
+        },
     }
 }
 

@@ -130,7 +130,7 @@ pub struct FieldDef {
     pub kind: Kind,
     /// Its value where a recipe does not give it.
     pub default: Default,
-    /// The field exists only if another field holds one of these words.
+    /// The field exists only if another field holds one of these words; without words, if that field is given.
     pub only: Option<(&'static str, &'static [&'static str])>,
     /// For a derived field that may be written: the free field that then follows from it.
     pub instead: Option<&'static str>,
@@ -207,6 +207,11 @@ impl FieldDef {
 
     const fn only(self, path: &'static str, words: &'static [&'static str]) -> FieldDef {
         FieldDef { only: Some((path, words)), ..self }
+    }
+
+    /// A field that exists only if another one is given.
+    const fn with(self, path: &'static str) -> FieldDef {
+        self.only(path, &[])
     }
 
     /// A field added after the first locks, with the value that those had implicitly.
@@ -395,10 +400,14 @@ impl RevisedRule {
     }
 }
 
-/// Whether a field holds one of the words in a condition.
+/// The word for a field that is not given, where other fields exist only with it.
+pub(crate) const NONE: &str = "none";
+
+/// Whether a field holds one of the words in a condition, or is given if it has none.
 fn holds(only: Option<(&str, &[&str])>, fields: &Fields) -> bool {
     only.is_none_or(|(path, words)| {
-        fields.get(path).and_then(FieldValue::as_text).is_some_and(|word| words.contains(&word))
+        let word = fields.get(path).and_then(FieldValue::as_text);
+        word.is_some_and(|word| words.contains(&word) || words.is_empty() && word != NONE)
     })
 }
 
@@ -530,7 +539,9 @@ mod tests {
             assert!(find(def.path).is_some_and(|known| known.path == def.path));
             assert!(!def.doc.is_empty() && def.doc.ends_with('.'), "{}", def.path);
             assert!(def.since >= 1 && (def.since == 1) == def.neutral.is_empty(), "{}", def.path);
-            if let Some((path, words)) = def.only {
+            if let Some((path, words)) = def.only
+                && !words.is_empty()
+            {
                 let Kind::Word(known, _) = find(path).unwrap().kind else { panic!("{path}") };
                 assert!(words.iter().all(|w| known.contains(w)), "{}", def.path);
             }

@@ -6,6 +6,7 @@
 mod read;
 pub mod text;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use compiler::analyse::{self, analyse};
@@ -15,10 +16,11 @@ use toml::de::DeValue;
 
 use crate::comparison::{Arm, Comparison};
 use crate::error::{self, LockError};
-use crate::experiment::{DataSource, Experiment, LockedArch, Tokenizer, TokenizerKind};
+use crate::experiment::{DataSource, Experiment, Init, LockedArch, Tokenizer, TokenizerKind};
 use crate::field::{FieldDef, FieldValue, Fields};
 use crate::verdict::{Refusal, Side, Trainer};
 
+pub use crate::error::bind_options;
 pub use read::{MAX_LOCK_BYTES, is_of_another_version, is_older, read, read_bytes, text_of};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
@@ -104,19 +106,22 @@ impl Lock {
         }
     }
 
-    /// Named inputs without a digest, each once; empty for a closed lock.
-    pub fn open_inputs(&self) -> Vec<String> {
+    /// Its experiments: one, or those of the arms.
+    pub fn experiments(&self) -> Vec<&Experiment> {
         match self {
             Lock::Arch(_) => Vec::new(),
-            Lock::Experiment(lock) => lock.open_inputs(),
-            Lock::Comparison(lock) => {
-                let mut inputs: Vec<String> =
-                    lock.arms.iter().flat_map(|arm| arm.experiment.open_inputs()).collect();
-                inputs.sort();
-                inputs.dedup();
-                inputs
-            }
+            Lock::Experiment(lock) => vec![lock],
+            Lock::Comparison(lock) => lock.arms.iter().map(|arm| &arm.experiment).collect(),
         }
+    }
+
+    /// Named inputs without a digest, each once; empty for a closed lock.
+    pub fn open_inputs(&self) -> Vec<String> {
+        let mut inputs: Vec<String> =
+            self.experiments().into_iter().flat_map(Experiment::open_inputs).collect();
+        inputs.sort();
+        inputs.dedup();
+        inputs
     }
 
     /// This lock as one side of a comparison of two locks, with its text and file name.
@@ -242,9 +247,71 @@ fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockErro
     experiment.with(name.clone(), &values).map_err(error::first)
 }
 
+/// Closes a lock: sets the digest of the weights that its experiments name, by name; those with an unknown name stay open.
+/// All arms of a comparison are bound at once, since arms with other weights are no longer controlled.
+pub fn bind_weights(lock: &Lock, digests: &BTreeMap<String, Digest>) -> Result<Lock, LockError> {
+    let drawn = || error::nothing_to_bind(lock.name(), "its initial weights are drawn from a seed");
+    match lock {
+        Lock::Arch(arch) => {
+            Err(error::nothing_to_bind(&arch.name, "an architecture begins from no weights"))
+        }
+        Lock::Experiment(experiment) if experiment.init == Init::Drawn => Err(drawn()),
+        Lock::Experiment(experiment) => {
+            Ok(Lock::Experiment(bind_weights_of_one(experiment, digests)?))
+        }
+        Lock::Comparison(comparison) => {
+            if comparison.arms.iter().all(|arm| arm.experiment.init == Init::Drawn) {
+                return Err(drawn());
+            }
+            let arms = comparison.arms.iter().map(|arm| {
+                let experiment = bind_weights_of_one(&arm.experiment, digests)?;
+                Ok(Arm { experiment, ..arm.clone() })
+            });
+            let arms = arms.collect::<Result<Vec<Arm>, LockError>>()?;
+            Ok(Lock::Comparison(comparison.with_arms(arms)?))
+        }
+    }
+}
+
+fn bind_weights_of_one(
+    experiment: &Experiment,
+    digests: &BTreeMap<String, Digest>,
+) -> Result<Experiment, LockError> {
+    let Init::Weights { name, digest, missing: _ } = &experiment.init else {
+        return Ok(experiment.clone());
+    };
+    match (digest, digests.get(name)) {
+        (Some(bound), Some(given)) if bound != given => {
+            Err(error::other_weights(&experiment.name, &bound.short(), &given.short()))
+        }
+        (None, Some(given)) => {
+            let value = FieldValue::text(given.to_string());
+            let values = Fields::from([("init.digest".to_owned(), value)]);
+            experiment.with(experiment.name.clone(), &values).map_err(error::first)
+        }
+        (Some(_), _) | (None, None) => Ok(experiment.clone()),
+    }
+}
+
 /// Carries the bindings of a previous lock over to one rebuilt from the same recipe, so that rebuilding
 /// keeps a closed lock closed.
 pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockError> {
+    let with_text = keep_text(built, before)?;
+    let lock = with_text.as_ref().unwrap_or(built);
+    let mut known = BTreeMap::new();
+    for experiment in before.experiments() {
+        if let Init::Weights { name, digest: Some(digest), .. } = &experiment.init {
+            known.insert(name.clone(), *digest);
+        }
+    }
+    let is_known = |experiment: &&Experiment| matches!(&experiment.init, Init::Weights { name, digest: None, .. } if known.contains_key(name));
+    match lock.experiments().iter().any(is_known) {
+        true => bind_weights(lock, &known).map(Some),
+        false => Ok(with_text),
+    }
+}
+
+fn keep_text(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockError> {
     let (Some(new), Some(old)) = (text_source(built), text_source(before)) else { return Ok(None) };
     match (new, old) {
         (

@@ -16,6 +16,7 @@ mod lock {
     mod hand_edited;
     mod hiding;
     mod ids;
+    mod initial;
     mod matrix;
     mod pairs;
     mod published;

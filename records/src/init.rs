@@ -14,6 +14,7 @@ use compiler::graph::Param;
 use compiler::number::InitRule;
 
 pub use digest::digest;
+pub(crate) use digest::tensor_digest;
 use normal::{distribution, quantile};
 use philox::Philox;
 

@@ -16,9 +16,11 @@ use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 use lab::field::SuiteTask;
 
 use crate::checkpoint::{self, Slot};
+use crate::initial::NamedWeights;
 use crate::measure::Measure;
 use crate::run::{KernelNames, digest_of};
-use crate::{dropout, schedule};
+use crate::weights::WeightSource;
+use crate::{dropout, init, schedule};
 use data::batch::Batch;
 use data::text::index::TextIndex;
 use data::text::{self, TextWindows};
@@ -52,8 +54,10 @@ pub struct Job {
     pub evaluation: Plan,
     /// The plan that writes answers in evaluations, if the task needs it.
     pub writing: Option<Plan>,
-    /// Seed of the initial parameters.
+    /// Seed of the initial parameters that are drawn.
     pub init_seed: u64,
+    /// The weights to begin from; `None` if all are drawn.
+    pub weights: Option<NamedWeights>,
     /// Key of the draws of dropout.
     pub dropout_key: u64,
     /// Number of optimiser steps.
@@ -186,6 +190,7 @@ impl Job {
             evaluation: evaluation_plan,
             writing,
             init_seed: experiment.seeds.init,
+            weights: NamedWeights::of(experiment),
             dropout_key: dropout::key(experiment.dropout.unwrap_or(0), experiment.seeds.data),
             steps: budget.steps,
             micro_batches: experiment.batch.micro_batches,
@@ -216,6 +221,21 @@ impl Job {
     /// The same job with the questions of its suites, which it needs to evaluate.
     pub fn with_measure(self, measure: Option<Box<dyn Measure>>) -> Job {
         Job { measure, ..self }
+    }
+
+    /// The same job with the file of the weights that it begins from, which it needs to begin.
+    pub fn with_weights(self, source: Option<Box<dyn WeightSource>>) -> Job {
+        let weights = self.weights.map(|weights| weights.with_source(source));
+        Job { weights, ..self }
+    }
+
+    /// The digest of the initial weights.
+    pub fn initial(&self) -> Result<Digest, Problem> {
+        match &self.weights {
+            Some(weights) => weights.initial(&self.graph, self.init_seed),
+            None => init::digest(&self.graph, self.init_seed)
+                .map_err(|error| Problem::input(error.to_string(), "correct the arch")),
+        }
     }
 
     /// The lock's id.

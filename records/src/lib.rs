@@ -40,6 +40,7 @@ pub mod attest;
 pub mod checkpoint;
 pub mod init;
 pub mod weights;
+pub mod initial;
 pub mod dropout;
 pub mod metrics;
 pub mod schedule;

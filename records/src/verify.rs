@@ -15,15 +15,18 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use compiler::digest::Digest;
 use dsl::Problem;
-use lab::experiment::{DataSource, Experiment};
+use lab::experiment::{DataSource, Experiment, Init, Missing};
 
 use crate::attest::{Attestation, Circumstances};
 use crate::checkpoint::{self, MANIFEST, name_of};
 use crate::init;
+use crate::initial::NamedWeights;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
 use crate::run::{POINTER, Paths, cannot_read, experiment_from_text};
+use crate::weights::WeightSource;
 use data::text::index::TextIndex;
 
 pub use log::{REMADE, Remake, plausible};
@@ -33,15 +36,24 @@ pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
 pub fn holds(folder: &Path) -> bool {
-    verify(folder, None, Remake::Spread).is_ok_and(|report| report.broken.is_empty())
+    verify(folder, Inputs::default(), Remake::Spread).is_ok_and(|report| report.broken.is_empty())
 }
 
 use log::Log;
 
-/// Checks everything in a run's folder. Runs on text need `documents`.
+/// What a lock names beside its own text, as far as it is at hand.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// The documents that a run on text reads.
+    pub documents: Option<Arc<TextIndex>>,
+    /// The weights that a run begins from.
+    pub weights: Option<Box<dyn WeightSource>>,
+}
+
+/// Checks everything in a run's folder. What needs a missing input is taken on trust.
 pub fn verify(
     folder: &Path,
-    documents: Option<Arc<TextIndex>>,
+    Inputs { documents, weights }: Inputs,
     which: Remake,
 ) -> Result<VerifyReport, Problem> {
     let paths = Paths::new(folder);
@@ -64,6 +76,7 @@ pub fn verify(
     let log = log::check(&paths, &experiment, finished, diverged, &mut report);
     if let Some(log) = &log {
         check_log(log, &experiment, (&text, documents, which), &mut report);
+        check_initial(log, &experiment, weights, &mut report);
     }
     // A diverged run ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
@@ -155,7 +168,6 @@ fn check_log(
             error.message
         )),
     }
-    check_initial(log, experiment, report);
 }
 
 /// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.
@@ -276,8 +288,13 @@ fn attestation(paths: &Paths) -> Option<Result<(Attestation, Circumstances), Str
 /// Maximum number of parameters to draw again (a few minutes' work), since a lock can name any number.
 const MAX_DRAWN: u64 = 1 << 33;
 
-/// Checks the initial weights by drawing them again from the lock's seed.
-fn check_initial(log: &Log, experiment: &Experiment, report: &mut VerifyReport) {
+/// Checks the initial weights by making them again from what the lock names: its seed, a digest, a file.
+fn check_initial(
+    log: &Log,
+    experiment: &Experiment,
+    weights: Option<Box<dyn WeightSource>>,
+    report: &mut VerifyReport,
+) {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
@@ -288,6 +305,10 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut VerifyReport) 
             reason,
             format!("initial weights {}: {elements} of them, {reason}", initial.short()),
         );
+        return;
+    }
+    if let Some(named) = NamedWeights::of(experiment) {
+        check_named(*initial, experiment, (named, weights), report);
         return;
     }
     match init::digest(&experiment.arch.compiled.graph, experiment.seeds.init) {
@@ -301,6 +322,39 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut VerifyReport) 
             drawn.short()
         )),
         Err(error) => report.broken(format!("the initial weights cannot be drawn: {error}")),
+    }
+}
+
+/// Checks the initial weights of a run that begins from a file.
+fn check_named(
+    initial: Digest,
+    experiment: &Experiment,
+    (named, weights): (NamedWeights, Option<Box<dyn WeightSource>>),
+    report: &mut VerifyReport,
+) {
+    let follows = matches!(&experiment.init, Init::Weights { missing: Missing::Refused, .. });
+    if weights.is_none() && !follows {
+        let reason = "not recomputed: the weights that the lock names are not available";
+        let text = format!("initial weights {}: {reason}", initial.short());
+        report.trusted_since(Subject::InitialWeights, reason, text);
+        return;
+    }
+    let graph = &experiment.arch.compiled.graph;
+    match named.with_source(weights).initial(graph, experiment.seeds.init) {
+        Ok(made) if made == initial => {
+            let origin = match follows {
+                true => "those whose digest the lock has",
+                false => "read from the weights that the lock names, the rest drawn from its seed",
+            };
+            let text = format!("initial weights {}: {origin}", made.short());
+            report.recomputed(Subject::InitialWeights, text);
+        }
+        Ok(made) => report.broken(format!(
+            "metrics.jsonl: it says that the run began with weights {}, but the lock gives {}",
+            initial.short(),
+            made.short()
+        )),
+        Err(error) => report.broken(format!("the initial weights: {}", error.message)),
     }
 }
 

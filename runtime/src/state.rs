@@ -21,9 +21,10 @@ use tch::{Device, Kind, Tensor};
 use crate::execute::{Draws, ExecuteError, Machine, Moments, Sums, Trainer};
 use crate::kernels::transfer::upload;
 use crate::ranks::{Command, Member, Team};
-use crate::weights::{Weights, drawn, drawn_whole};
+use crate::weights::{Weights, drawn, drawn_whole, first_values, piece_of};
 use data::batch::{Batch, digest_of_windows};
 use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store, TensorDigests};
+use records::initial::Reading;
 use records::job::Job;
 use records::metrics::Step;
 use records::run::digest_of;
@@ -60,7 +61,21 @@ pub(crate) struct Division {
 impl State {
     /// The initial state of every run of the job.
     pub fn initial(job: &Job, machine: Machine) -> Result<State, Problem> {
-        let weights = Weights::init(&job.graph, job.init_seed)?;
+        let Some(named) = &job.weights else { return State::drawn(job, machine) };
+        let reading = named.read(&job.graph)?;
+        let weights = Weights::init_by(&job.graph, |index, param| {
+            first_values(&reading, index, param, job.init_seed)
+        })?;
+        reading.check()?;
+        State::before_training(&weights, job, machine)
+    }
+
+    /// A first state with drawn weights, also for a job that begins from others: enough to measure times.
+    pub(crate) fn drawn(job: &Job, machine: Machine) -> Result<State, Problem> {
+        State::before_training(&Weights::init(&job.graph, job.init_seed)?, job, machine)
+    }
+
+    fn before_training(weights: &Weights, job: &Job, machine: Machine) -> Result<State, Problem> {
         let weights = weights.to(machine.device, machine.kind)?;
         let moments = Moments::zeros(&weights, &job.updates)?;
         Ok(State { step: 0, weights, moments, division: None })
@@ -80,6 +95,7 @@ impl State {
     ) -> Result<State, Problem> {
         let (rank, shards) = (division.team.ranks.rank(), &division.team.schedule.shards);
         let mut moments = Moments { first: Vec::new(), second: Vec::new() };
+        let reading = job.weights.as_ref().map(|named| named.read(&job.graph)).transpose()?;
         let weights = Weights::init_by(&job.graph, |index, param| {
             let range = shards.part(index, rank);
             let piece = [(range.end - range.start) as i64];
@@ -91,14 +107,22 @@ impl State {
                     (true, true) => &piece,
                     (true, false) => &param.shape,
                 };
-                tensors.push(Tensor::f_zeros(shape, (machine.kind, machine.device))?);
+                let zeros = Tensor::f_zeros(shape, (machine.kind, machine.device));
+                tensors.push(zeros.map_err(ExecuteError::from)?);
             }
-            let kept = match division.holds_pieces_of(Part::Weights) {
-                true => drawn(param, job.init_seed, range)?,
-                false => drawn_whole(param, job.init_seed)?,
+            let pieces = division.holds_pieces_of(Part::Weights);
+            let kept = match (&reading, pieces) {
+                (Some(reading), _) => {
+                    let full = first_values(reading, index, param, job.init_seed)?;
+                    if pieces { piece_of(&full, range)? } else { full }
+                }
+                (None, true) => drawn(param, job.init_seed, range)?,
+                (None, false) => drawn_whole(param, job.init_seed)?,
             };
-            Ok(kept.f_to_device(machine.device)?.f_to_kind(machine.kind)?)
+            let kept = kept.f_to_device(machine.device).map_err(ExecuteError::from)?;
+            Ok::<_, Problem>(kept.f_to_kind(machine.kind).map_err(ExecuteError::from)?)
         })?;
+        reading.map(Reading::check).transpose()?;
         Ok(State { step: 0, weights, moments, division: Some(division) })
     }
 

@@ -100,15 +100,15 @@ impl Weights {
         Self::init_by(graph, |_, param| drawn_whole(param, seed))
     }
 
-    /// Like [`Weights::init`], where `draw` makes each parameter, by index, or a part of it.
-    pub(crate) fn init_by(
+    /// Like [`Weights::init`], where `make` gives each parameter, by index, or a part of it.
+    pub(crate) fn init_by<E>(
         graph: &Graph,
-        mut draw: impl FnMut(usize, &Param) -> Result<Tensor, ExecuteError>,
-    ) -> Result<Self, ExecuteError> {
+        mut make: impl FnMut(usize, &Param) -> Result<Tensor, E>,
+    ) -> Result<Self, E> {
         let (mut paths, mut tensors) = (Vec::new(), Vec::new());
         for (index, param) in graph.params().iter().enumerate() {
             paths.push(param.path.clone());
-            tensors.push(draw(index, param)?);
+            tensors.push(make(index, param)?);
         }
         Ok(Self::new(paths, tensors))
     }
@@ -159,6 +159,19 @@ impl Weights {
     }
 }
 
+/// The first values of a parameter, in f32 in memory: read from a file, or drawn if the file lacks it.
+pub(crate) fn first_values(
+    source: &dyn WeightSource,
+    index: usize,
+    param: &Param,
+    seed: u64,
+) -> Result<Tensor, Problem> {
+    match source.has(index) {
+        true => filled(source, index, param, Device::Cpu, Kind::Float),
+        false => Ok(drawn_whole(param, seed)?),
+    }
+}
+
 /// One parameter, read from a file.
 fn filled(
     source: &dyn WeightSource,
@@ -191,6 +204,12 @@ fn filled(
 pub(crate) fn drawn_whole(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {
     let count = param.shape.iter().product::<i64>() as u64;
     Ok(drawn(param, seed, 0..count)?.f_reshape(&param.shape)?)
+}
+
+/// A copy of some elements of a tensor, flattened.
+pub(crate) fn piece_of(full: &Tensor, elements: Range<u64>) -> Result<Tensor, ExecuteError> {
+    let (first, count) = (elements.start as i64, (elements.end - elements.start) as i64);
+    Ok(copy(&full.f_flatten(0, -1)?.f_narrow(0, first, count)?)?)
 }
 
 /// Elements that a thread draws at a time.

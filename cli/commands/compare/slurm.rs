@@ -40,8 +40,8 @@ pub(super) fn array(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome {
     let mut words = args.locks.iter().map(|lock| words_of(lock)).collect::<Result<Vec<_>, _>>()?;
     words.extend(["--dir".to_owned(), words_of(&args.dir)?]);
     words.extend(["--lease".to_owned(), args.lease.to_string()]);
-    if let Some(data) = &args.data {
-        words.extend(["--data".to_owned(), words_of(data)?]);
+    for (option, path) in args.given().options() {
+        words.extend([option.to_owned(), words_of(path)?]);
     }
     if missing == 0 {
         return Err(Failure::bad_input("no run is missing, so there is nothing for Slurm to do")

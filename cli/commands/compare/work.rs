@@ -51,7 +51,7 @@ fn next(
         let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         let trainer = Trainer {
             folder: &folder,
-            data: args.data.as_deref(),
+            given: args.given(),
             tensorboard: args.tensorboard.as_deref(),
             jobs: 1,
             stop,

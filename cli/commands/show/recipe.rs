@@ -42,7 +42,10 @@ fn markdown() -> String {
                 (Some(default), _) => default.clone(),
                 (None, _) => "required".to_owned(),
             };
-            let only = only.map_or(String::new(), |only| only.values.join(", "));
+            let only = only.map_or(String::new(), |only| match only.values {
+                [] => format!("`{}`", only.path),
+                words => words.join(", "),
+            });
             let accepts = with_unit(accepts.unwrap_or_default(), unit);
             text += &format!(
                 "| `{path}` | {} | {} | {class} | {only} | {} |\n",

@@ -50,9 +50,8 @@ impl Experiment {
         let mut experiment =
             Experiment { origin: Origin::Lock, definitions, redefined, ..experiment };
         let values = &mut experiment.values;
-        // The digest identifies the data, whatever its name.
-        let named_only = |path: &str| locked.is_bound() && path == "data.source";
-        for (path, field) in locked.fields().iter().filter(|(path, _)| !named_only(path)) {
+        // A digest identifies an input, whatever its name.
+        for (path, field) in locked.fields().iter().filter(|(path, _)| !locked.is_idle(path)) {
             if path == "optimizer.betas"
                 && let FieldValue::List(pair) = field
             {

@@ -8,6 +8,7 @@ mod signatures;
 mod logs;
 
 pub mod weights;
+mod initial;
 pub mod answer;
 pub mod audit;
 pub mod bench;
@@ -33,6 +34,7 @@ use interop::class::class_names;
 /// What extensions add to the commands of the core.
 pub const EXTENSIONS: Extensions = Extensions {
     models: &foreign::Folders,
+    weights: &initial::Files,
     suites: &suites::Suites,
     signatures: &signatures::Ssh,
     logs: &logs::Logs,

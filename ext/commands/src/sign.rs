@@ -6,7 +6,9 @@ use ::sign::{Signed, sign_run};
 use clap::Args;
 
 use cli::fail::{Exit, Outcome, shown};
-use cli::{comparison_folder, documents, output, workspace};
+use cli::inputs::{self, GivenPaths};
+use cli::{comparison_folder, output, workspace};
+use records::verify::Inputs;
 
 /// Sign a finished run's attestation with an SSH key
 #[derive(Args, Debug)]
@@ -43,11 +45,11 @@ pub fn sign(args: &SignArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
     comparison_folder::refuse_others(&folder)?;
     // An unreadable lock is reported with the other faults.
-    let documents = match workspace::experiment_of_run(&folder) {
-        Some((experiment, _)) => documents::read_if_present(&experiment, None)?,
-        None => None,
+    let inputs = match workspace::experiment_of_run(&folder) {
+        Some((experiment, _)) => inputs::read_if_present(&experiment, GivenPaths::default())?,
+        None => Inputs::default(),
     };
-    let Signed { signer, comment } = sign_run(&folder, documents, &args.key, args.replace)?;
+    let Signed { signer, comment } = sign_run(&folder, inputs, &args.key, args.replace)?;
     let comment = if comment.is_empty() { String::new() } else { format!(" ({comment})") };
     output::note(&format!(
         "signed {}/attestation.toml with {} key {}{comment}; `canonc verify {} --signers FILE` checks it",

@@ -284,7 +284,7 @@ pub fn check_ours(file: &str, store: &Store, params: &[Param], wrong: &str) -> R
     if faults.is_empty() { Ok(()) } else { Err(refused(file, wrong, faults)) }
 }
 
-fn refused(file: &str, wrong: &str, mut faults: Vec<String>) -> Problem {
+pub(super) fn refused(file: &str, wrong: &str, mut faults: Vec<String>) -> Problem {
     let more = match faults.len().saturating_sub(MAX_FAULTS) {
         0 => String::new(),
         more => format!("\n  … and {more} more"),

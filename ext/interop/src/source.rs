@@ -220,6 +220,89 @@ impl WeightSource for ArchWeights {
     }
 }
 
+/// Weights of some of an arch's parameters, and of nothing else.
+#[derive(Debug)]
+pub struct PartialWeights {
+    weights: ArchWeights,
+    /// By parameter of the arch, its number in the weights.
+    numbers: Vec<Option<usize>>,
+}
+
+impl PartialWeights {
+    /// Opens a file under our paths; `None` if its names are another program's.
+    pub fn open(compiled: &Compiled, path: &Path) -> Result<Option<PartialWeights>, Problem> {
+        let path = &file_of(path)?;
+        let file = shown(path);
+        let (mut store, _) = Store::open(path)?;
+        rename(&mut store);
+        let params = compiled.graph.params();
+        rename_module(&mut store, params);
+        match names(&store, params).map_err(|reason| refuse(&file, &reason))? {
+            Names::Theirs(_) => return Ok(None),
+            Names::Ours => {}
+        }
+        let held: Vec<Param> = params
+            .iter()
+            .filter(|param| store.tensors.contains_key(&param.path))
+            .cloned()
+            .collect();
+        lay::check_ours(&file, &store, &held, "it contains more than this arch's weights")?;
+        let (entries, names, left_out) = (None, "canonc", Vec::new());
+        let weights = ArchWeights { store, entries, params: held, names, left_out };
+        PartialWeights::of_model(weights, compiled, path).map(Some)
+    }
+
+    /// The weights of a model whose parameters are among those of an arch, under the same paths.
+    pub fn of_model(
+        weights: ArchWeights,
+        compiled: &Compiled,
+        path: &Path,
+    ) -> Result<PartialWeights, Problem> {
+        let params = compiled.graph.params();
+        let known: BTreeMap<&str, (usize, &Param)> = params
+            .iter()
+            .enumerate()
+            .map(|(number, param)| (param.path.as_str(), (number, param)))
+            .collect();
+        let (mut numbers, mut faults) = (vec![None; params.len()], Vec::new());
+        for (held, param) in weights.params.iter().enumerate() {
+            let shape = &param.shape;
+            match known.get(param.path.as_str()) {
+                Some((number, ours)) if ours.shape == *shape => {
+                    if let Some(known) = numbers.get_mut(*number) {
+                        *known = Some(held);
+                    }
+                }
+                Some((_, ours)) => faults.push(format!(
+                    "shape: {} is {shape:?}, but the arch needs {:?}",
+                    param.path, ours.shape
+                )),
+                None => faults.push(format!("extra: {} {shape:?}", param.path)),
+            }
+        }
+        match faults.is_empty() {
+            true => Ok(PartialWeights { weights, numbers }),
+            false => {
+                let message = "it contains other weights than this arch's";
+                Err(lay::refused(&shown(path), message, faults))
+            }
+        }
+    }
+}
+
+impl WeightSource for PartialWeights {
+    fn param(&self, index: usize, put: &mut dyn FnMut(&[f32])) -> Result<(), Problem> {
+        match self.numbers.get(index).copied().flatten() {
+            Some(held) => WeightSource::param(&self.weights, held, put),
+            None => Ok(()),
+        }
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.numbers.get(index).copied().flatten().is_some()
+    }
+}
+
 /// A problem of a file as one sentence, for commands and runs that have other places of their own.
 pub fn as_sentence(problem: Problem) -> Problem {
     let message = match (&problem.place, problem.message.strip_prefix("it ")) {

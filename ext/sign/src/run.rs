@@ -1,14 +1,12 @@
 //! Signs the attestation of a finished run.
 
 use std::path::Path;
-use std::sync::Arc;
 
-use data::text::index::TextIndex;
 use disk::replace;
 use dsl::Problem;
 use records::finished;
 use records::run::{Paths, cannot_read, cannot_write, experiment_from_text};
-use records::verify::{Remake, verify};
+use records::verify::{Inputs, Remake, verify};
 use ssh_key::{PrivateKey, PublicKey};
 
 use crate::signature::{NAMESPACE, Signer, shown, sign};
@@ -24,12 +22,7 @@ pub struct Signed {
 
 /// Signs the attestation of a finished run. The signer vouches for the whole folder, so everything that `canonc verify`
 /// checks is checked first.
-pub fn sign_run(
-    folder: &Path,
-    documents: Option<Arc<TextIndex>>,
-    key: &Path,
-    again: bool,
-) -> Result<Signed, Problem> {
+pub fn sign_run(folder: &Path, inputs: Inputs, key: &Path, again: bool) -> Result<Signed, Problem> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {
@@ -40,7 +33,7 @@ pub fn sign_run(
     })?;
     let experiment = experiment_from_text(&lock.display().to_string(), &text)?;
     finished::read(&paths, (&experiment).into())?;
-    let broken = verify(folder, documents, Remake::Spread)?.broken;
+    let broken = verify(folder, inputs, Remake::Spread)?.broken;
     if let Some(first) = broken.first() {
         let more = match broken.len() {
             1 => String::new(),

@@ -103,33 +103,35 @@ pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<FieldProblem> {
 }
 
 /// Reports runs that would train identically, and so add no information. Evaluation has its own seed, but
-/// another sample of windows does not make another training.
-pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds]) -> Vec<FieldProblem> {
-    let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
+/// another sample of windows does not make another training, nor another seed of weights of which an arm draws none.
+pub(super) fn equal_seeds(seeds: &[Seeds], replicate: &[Seeds], drawn: bool) -> Vec<FieldProblem> {
+    let same = |a: &Seeds, b: &Seeds| a.data == b.data && (a.init == b.init || !drawn);
+    let of = |seeds: &Seeds| match drawn {
+        true => format!("init {}, data {}", seeds.init, seeds.data),
+        false => format!("data {}, and an arm draws no weights from init", seeds.data),
+    };
+    let (other, others) = match drawn {
+        true => ("give each entry another init or data seed", "give the A/A arm other seeds"),
+        false => ("give each entry another data seed", "give the A/A arm other data seeds"),
+    };
     let mut problems = Vec::new();
     for (section, list) in [("seeds", seeds), ("replicate", replicate)] {
         let pairs = list.iter().enumerate().filter_map(|(at, seeds)| {
             Some((list.iter().take(at).position(|earlier| same(earlier, seeds))?, at, seeds))
         });
-        problems.extend(pairs.map(|(first, second, Seeds { init, data, eval: _ })| {
+        problems.extend(pairs.map(|(first, second, seeds)| {
             let message = format!(
-                "entries {} and {} of [{section}] both have init {init}, data {data}: that is one run twice, not two runs",
+                "entries {} and {} of [{section}] both have {}: that is one run twice, not two runs",
                 first + 1,
-                second + 1
+                second + 1,
+                of(seeds)
             );
-            FieldProblem::new(section, "equal-seeds", message, "give each entry another init or data seed")
+            FieldProblem::new(section, "equal-seeds", message, other)
         }));
     }
-    for Seeds { init, data, eval: _ } in
-        replicate.iter().filter(|a| seeds.iter().any(|s| same(s, a)))
-    {
-        let message = format!("[replicate] has init {init}, data {data}, which [seeds] has too");
-        problems.push(FieldProblem::new(
-            "replicate",
-            "equal-seeds",
-            message,
-            "give the A/A arm other seeds",
-        ));
+    for repeated in replicate.iter().filter(|a| seeds.iter().any(|s| same(s, a))) {
+        let message = format!("[replicate] has {}, which [seeds] has too", of(repeated));
+        problems.push(FieldProblem::new("replicate", "equal-seeds", message, others));
     }
     problems
 }

@@ -23,9 +23,39 @@ pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
         .collect()
 }
 
-/// Whether text data is identified by its digest, so that its name has no effect.
-pub(crate) fn is_bound(fields: &Fields) -> bool {
-    !matches!(text(fields, "data.digest"), "" | UNBOUND)
+/// Whether an input has the digest that identifies it.
+fn is_bound(fields: &Fields, digest: &str) -> bool {
+    !matches!(text(fields, digest), "" | UNBOUND)
+}
+
+/// Whether every initial weight comes from a file, so that none is drawn.
+pub(crate) fn draws_nothing(fields: &Fields) -> bool {
+    text(fields, "init.missing") == "refused"
+}
+
+/// A path, and whether the field has no effect, given all fields.
+type IdleField = (&'static str, fn(&Fields) -> bool);
+
+/// Semantic fields that can lose their effect on the computation: a name whose digest is known, and the seed of weights of
+/// which none is drawn. They are then listed among the cosmetic ones.
+const IDLE: [IdleField; 3] = [
+    ("data.source", |fields| is_bound(fields, "data.digest")),
+    ("init.weights", |fields| is_bound(fields, "init.digest")),
+    ("seeds.init", draws_nothing),
+];
+
+/// Whether a semantic field has no effect, given the others.
+pub(crate) fn is_idle(path: &str, fields: &Fields) -> bool {
+    IDLE.iter().any(|(known, idle)| *known == path && idle(fields))
+}
+
+/// The facts that change no bit: cosmetic fields, and semantic ones without effect.
+pub(crate) fn cosmetic(fields: &Fields) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Cosmetic);
+    let mut idle = of_class(fields, Class::Semantic);
+    idle.retain(|(path, _)| is_idle(path, fields));
+    facts.append(&mut idle);
+    facts
 }
 
 /// The facts that change the computation: semantic fields (or their derived digests), the budget in
@@ -40,7 +70,7 @@ fn train_under(
     derived: &BTreeMap<&'static str, FieldValue>,
 ) -> Vec<Line> {
     let mut facts = of_class(fields, Class::Semantic);
-    facts.retain(|(path, _)| path != "data.source" || !is_bound(fields));
+    facts.retain(|(path, _)| !is_idle(path, fields));
     for def in TABLE.iter() {
         let enters = def.class == Class::Semantic && def.origin == Origin::Derived;
         if (enters || def.path == "budget.steps")

@@ -286,6 +286,31 @@ pub struct Budget {
     pub tokens: u64,
 }
 
+/// Where the initial weights come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Init {
+    /// Each is drawn by its rule.
+    Drawn,
+    /// From a file.
+    Weights {
+        /// The name in messages, and the usual path.
+        name: String,
+        /// Digest of the file's tensors; `None` while the lock is open.
+        digest: Option<Digest>,
+        /// What to do about parameters that the file lacks.
+        missing: Missing,
+    },
+}
+
+/// What to do about parameters that a file of initial weights lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// They are drawn, like those of a run without such a file.
+    Drawn,
+    /// The file is refused.
+    Refused,
+}
+
 /// Seeds of one repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seeds {

@@ -16,6 +16,7 @@ const KIND: &str = "schedule.kind";
 const OPTIMIZER: &str = "optimizer.kind";
 const MUON: &[&str] = &["muon"];
 const TOKENIZER: &str = "data.tokenizer";
+const WEIGHTS: &str = "init.weights";
 /// Tokenizers that are stored in a file.
 const TRAINED: &[&str] = &["huggingface", "sentencepiece", "tiktoken"];
 /// The tasks of the release's evaluations.
@@ -153,6 +154,9 @@ static ROWS: LazyLock<Vec<FieldDef>> = LazyLock::new(|| vec![
     free("evaluation.suites", Cosmetic, Names, "Suites of evaluation tasks to run at each evaluation: TOML files, from the recipe's folder, or \"release\".").is("[]").only(TASK, &TEXTUAL).younger("[]").about(Setup),
     free("evaluation.tokenizer_file", Cosmetic, Name, "The tokenizer's file, from the recipe's folder, if suites are run.").is("\"none\"").only(TOKENIZER, TRAINED).younger("\"none\"").about(Setup),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows per evaluation.").is("64").unit("windows"),
+    free("init.digest", Semantic, Digest, "Digest of the tensors of those weights, the same in every file format, written by `canonc bind`.").is("\"unbound\"").with(WEIGHTS),
+    free("init.missing", Semantic, Word(&["drawn", "refused"], &[]), "Parameters of the arch that those weights lack: drawn from seeds.init, or refused.").is("\"refused\"").with(WEIGHTS),
+    free(WEIGHTS, Semantic, Name, "The weights to begin from: a run, an export, an import, or a file, by its path from the folder that canonc runs in. Once they are bound, their digest identifies them instead.").is("\"none\"").younger("\"none\""),
     free("lingua.async_eval_gpus", Cosmetic, Int(0, 65_536), "GPUs for evaluations that run in parallel with the training; 0 for none.").is("8").only(TASK, TEXT).younger("8").called(&["async_eval_gpus"]).default_there("0"),
     free("lingua.compile", Carried, Bool, "Whether the trainer compiles the model.").is("true").only(TASK, TEXT).younger("true").called(&["distributed.compile"]).means("false").about(Kernel),
     free("lingua.eval_keep", Cosmetic, Int(-1, 1_000_000), "Evaluation checkpoints kept; -1 for all.").is("-1").only(TASK, TEXT).younger("-1").about(Cadence).called(&["checkpoint.eval.keep"]).default_there("0"),

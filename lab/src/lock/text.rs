@@ -10,8 +10,8 @@ use tasks::task::Definition;
 
 use super::{ArchLock, Lock};
 use crate::comparison::Comparison;
-use crate::experiment::covered::{eval, train};
-use crate::experiment::{Experiment, LockedArch, derive, is_bound, layers, of_class};
+use crate::experiment::covered::{self, eval, train};
+use crate::experiment::{Experiment, LockedArch, derive, layers, of_class};
 use crate::field::{Class, FieldValue, Origin, TABLE, quote};
 use crate::section::{Line, Section, fact, hex, key};
 use compiler::digest::Digest;
@@ -168,13 +168,10 @@ pub(super) fn experiment(lock: &Experiment, prefix: &str) -> Vec<Section> {
         fact("train", hex(digests.train)),
     ];
     let train = train(fields, derived);
-    let mut cosmetic = of_class(fields, Class::Cosmetic);
+    let mut cosmetic = covered::cosmetic(fields);
     // The form that was written does not affect the result.
     let given = if fields.contains_key("budget.tokens") { "tokens" } else { "steps" };
     cosmetic.push(fact("budget.given", format!("\"{given}\"")));
-    if let Some(name) = fields.get("data.source").filter(|_| is_bound(fields)) {
-        cosmetic.push(fact("data.source", name));
-    }
     cosmetic.sort();
     let listed = |path: &str| train.iter().any(|(known, _)| known == path);
     let follows: Vec<Line> = TABLE

@@ -1,7 +1,7 @@
 //! A verdict in one line, and the treatment that would cover everything that differs.
 
 use super::model::{CANON, Change, Declared, Outcome, Subject, Trainer, Verdict};
-use crate::field;
+use crate::field::{self, FieldDef};
 
 impl Verdict {
     /// Whether the arms are controlled, a bundle, or identical.
@@ -76,7 +76,7 @@ impl Verdict {
                 Subject::Cell { canon: true, .. } if !canon_declared => Some(CANON.to_owned()),
                 Subject::Cell { general, .. } => Some(short_entry(general)),
                 Subject::Field => field::find(&change.path)
-                    .filter(|def| !def.is_measurement())
+                    .filter(|def| !def.is_measurement() && !self.brings(def))
                     .map(|def| def.path.to_owned()),
                 Subject::Definition | Subject::Whole => None,
             };
@@ -85,6 +85,15 @@ impl Verdict {
             }
         }
         entries
+    }
+}
+
+impl Verdict {
+    /// Whether a field is there because another one, in which the arms differ, is given: that one declares both.
+    fn brings(&self, def: &FieldDef) -> bool {
+        def.only.is_some_and(|(on, words)| {
+            words.is_empty() && self.confounds.iter().any(|change| change.path == on)
+        })
     }
 }
 

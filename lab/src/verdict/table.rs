@@ -9,7 +9,7 @@ use super::fills::only_canon;
 use super::judge::{Judge, effective};
 use super::model::Change;
 use super::treatment::usual;
-use crate::experiment::{Experiment, is_bound};
+use crate::experiment::{Experiment, is_idle};
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
 /// Costs that depend on `arch.seq_len`.
@@ -23,6 +23,15 @@ const AT_SEQ_LEN: [&str; 5] = [
 
 /// A verdict's note on another trainer's evaluations.
 const SCORES: &str = "scores of another trainer's evaluations depend on it";
+
+/// Why a field that both arms have differs without an effect.
+fn why_idle(path: &str) -> &'static str {
+    match path {
+        "data.source" => "the digest identifies the data",
+        "init.weights" => "the digest identifies the weights",
+        _ => "no weight is drawn",
+    }
+}
 
 impl Judge<'_> {
     /// Adds each difference in the table's fields to its group. `substituted` is arm a with b's values at the treatment.
@@ -64,9 +73,8 @@ impl Judge<'_> {
                     confounds.push(change().note("measured differently"));
                 }
                 (Origin::Free, Class::Semantic) => {
-                    let named_only = path == "data.source" && is_bound(ours) && is_bound(theirs);
-                    if named_only {
-                        cosmetic.push(change().note("the digest identifies the data"));
+                    if is_idle(path, ours) && is_idle(path, theirs) {
+                        cosmetic.push(change().note(why_idle(path)));
                     } else if agree {
                         confounds
                             .push(change().note("equal now, but not with the treatment alone"));

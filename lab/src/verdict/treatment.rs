@@ -159,6 +159,13 @@ pub(super) fn resolve(text: &str, arms: Arms<'_>) -> Result<TreatmentEntry, Refu
     // Canon layers count as one factor; every other cell counts as one each.
     let of_arch = if full == SLOTS { 1 } else { cells.len() };
     let factors = of_arch + fields.len();
+    // Other weights have another digest once they are bound.
+    if let (Some([a, b]), true) = (arms.tables, fields.contains(&"init.weights"))
+        && [a, b].iter().all(|table| table.contains_key("init.digest"))
+        && differs(a, b, "init.digest")
+    {
+        fields.push("init.digest");
+    }
     Ok(TreatmentEntry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
 }
 
@@ -341,7 +348,7 @@ pub(super) fn usual(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     match def.path {
         "schedule.warmup" => Some(FieldValue::Int(0)),
         // The task includes which documents a text consists of.
-        "data.digest" => None,
+        "data.digest" | "init.digest" => None,
         _ => field::default_of(def, fields),
     }
 }

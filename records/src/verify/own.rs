@@ -6,7 +6,6 @@ use super::timings::{TimedRun, timed_seconds};
 use crate::attest::Attestation;
 use crate::checkpoint::{self, Manifest, PARTS, Pointer, name_of};
 use crate::finished;
-use crate::init;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
 use crate::run::{
@@ -131,18 +130,19 @@ fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
     }
 }
 
-/// A continued run did not draw its initial weights itself.
+/// A continued run did not make its initial weights itself.
 fn start(job: &Job, records: &[Record]) -> Result<(), String> {
     let Some(Record::Start(Start { initial, .. })) = records.first() else {
         return Err("metrics.jsonl does not begin with a start line".to_owned());
     };
-    let drawn = init::digest(&job.graph, job.init_seed).map_err(|error| error.to_string())?;
-    match drawn == *initial {
+    let expected = job.initial().map_err(|error| error.message)?;
+    match expected == *initial {
         true => Ok(()),
         false => Err(format!(
-            "metrics.jsonl says that it began with weights {}, but the lock's seed gives {}",
+            "metrics.jsonl says that it began with weights {}, but the lock{} gives {}",
             initial.short(),
-            drawn.short()
+            if job.weights.is_some() { "" } else { "'s seed" },
+            expected.short()
         )),
     }
 }

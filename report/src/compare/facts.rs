@@ -143,7 +143,8 @@ impl Facts {
             answers_overlap: overlap(EXACT_MATCH),
             judged_label: label(comparison.judged_by(), overlap(comparison.judged_by())),
             warnings: comparison.warnings(),
-            notes: comparison.proof.other_records.notes(),
+            notes: [comparison.proof.begins.clone(), comparison.proof.other_records.notes()]
+                .concat(),
             analysis,
             tests,
             family,

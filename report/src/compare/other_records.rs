@@ -338,8 +338,11 @@ fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
     // A lock of another run does not belong to this one.
     let id = section(&text, "digests")?;
     id.lines().find(|line| *line == format!("train = \"{}\"", attested.lock))?;
+    // Without an effect, it is among the cosmetic fields.
+    let cosmetic = section(&text, "cosmetic").unwrap_or_default();
     let seed = |name: &str| {
-        let line = train.lines().find_map(|line| line.strip_prefix(name))?;
+        let mut lines = train.lines().chain(cosmetic.lines());
+        let line = lines.find_map(|line| line.strip_prefix(name))?;
         written_seed(line.trim_matches('"'))
     };
     Some(((seed("seeds.init = ")?, seed("seeds.data = ")?), key(&train, &[])))

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lab::experiment::Seeds;
+use compiler::digest::Digest;
+use lab::experiment::{Init, Seeds};
 use tasks::metric::of_suite;
 
 use super::analysis::Analysis;
@@ -25,6 +26,8 @@ pub struct Proof {
     pub varied: Varied,
     /// A warning for each kind of seed that pairs have in common: such pairs are not independent.
     pub repeated: Vec<String>,
+    /// A note for the weights that arms begin from: what they were trained on is not counted.
+    pub begins: Vec<String>,
     /// Whether all seeds are evaluated on the same windows; `None` if unknown or mixed. Suites ask all the same.
     pub questions: Option<Asked>,
     /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
@@ -142,12 +145,14 @@ impl Proof {
             .arms
             .iter()
             .map(|arm| (arm.name.clone(), Costs::from_experiment(&arm.experiment)));
+        let drawn = locked.arms.iter().any(|arm| arm.experiment.draws_weights());
         Proof {
             claims: claims.collect(),
             axes: axes.map(|path| Axis::new(locked, path)).collect(),
             analysis: Analysis::declared(locked),
-            varied: varied(&locked.seeds, &locked.replicate),
-            repeated: repeated(&locked.seeds),
+            varied: varied(&locked.seeds, &locked.replicate, drawn),
+            repeated: repeated(&locked.seeds, drawn),
+            begins: begins(locked),
             questions: questions(&locked.seeds),
             time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
@@ -201,8 +206,8 @@ impl Proof {
     }
 }
 
-/// Seeds that several pairs have in common.
-fn repeated(seeds: &[Seeds]) -> Vec<String> {
+/// Seeds that several pairs have in common. The seed of initial weights does not count if none is drawn.
+fn repeated(seeds: &[Seeds], drawn: bool) -> Vec<String> {
     let warning = |kind: &str, seed: fn(&Seeds) -> u64| {
         let distinct: BTreeSet<u64> = seeds.iter().map(seed).collect();
         match distinct.first() {
@@ -219,18 +224,41 @@ fn repeated(seeds: &[Seeds]) -> Vec<String> {
             Some(_) | None => None,
         }
     };
-    let kinds = [warning("init", |seeds| seeds.init), warning("data", |seeds| seeds.data)];
-    kinds.into_iter().flatten().collect()
+    let init = if drawn { warning("init", |seeds| seeds.init) } else { None };
+    init.into_iter().chain(warning("data", |seeds| seeds.data)).collect()
 }
 
 /// Which seeds are all distinct, of the base and its repetition together: pairs that share one differ by less than
-/// seeds make runs differ.
-fn varied(base: &[Seeds], replicate: &[Seeds]) -> Varied {
+/// seeds make runs differ. If no initial weight is drawn, no seed of them can be shared.
+fn varied(base: &[Seeds], replicate: &[Seeds], drawn: bool) -> Varied {
     let distinct = |seed: fn(&Seeds) -> u64| {
         let used = || base.iter().take(replicate.len()).chain(replicate).map(seed);
         !replicate.is_empty() && used().collect::<BTreeSet<u64>>().len() == used().count()
     };
-    Varied { init: distinct(|seeds| seeds.init), data: distinct(|seeds| seeds.data) }
+    let data = distinct(|seeds| seeds.data);
+    Varied { init: if drawn { distinct(|seeds| seeds.init) } else { data }, data }
+}
+
+/// A note for each file of weights, and the arms that begin from it.
+fn begins(locked: &lab::comparison::Comparison) -> Vec<String> {
+    let mut arms: BTreeMap<(&String, Option<Digest>), Vec<String>> = BTreeMap::new();
+    for arm in &locked.arms {
+        if let Init::Weights { name, digest, missing: _ } = &arm.experiment.init {
+            arms.entry((name, *digest)).or_default().push(format!("`{}`", arm.name));
+        }
+    }
+    let note = |((name, digest), arms): ((&String, Option<Digest>), Vec<String>)| {
+        let which = match arms.as_slice() {
+            all if all.len() == locked.arms.len() => "Every arm begins".to_owned(),
+            [one] => format!("Arm {one} begins"),
+            several => format!("Arms {} begin", several.join(" and ")),
+        };
+        let digest = digest.map_or(String::new(), |digest| format!(" ({})", digest.short()));
+        format!(
+            "{which} from the weights {name}{digest}: the questions, tokens and FLOPs of their own training are not counted."
+        )
+    };
+    arms.into_iter().map(note).collect()
 }
 
 /// The windows of an evaluation follow from `seeds.eval` alone.
@@ -254,11 +282,11 @@ mod tests {
     #[test]
     fn pairs_that_share_a_seed_are_warned_of() {
         let warnings =
-            |init: [u64; 3]| repeated(&seeds(&[(init[0], 1), (init[1], 2), (init[2], 3)]));
+            |init: [u64; 3]| repeated(&seeds(&[(init[0], 1), (init[1], 2), (init[2], 3)]), true);
         assert!(warnings([1, 2, 3]).is_empty());
         assert!(warnings([1, 1, 1])[0].contains("all 3 pairs have init seed 1"));
         assert!(warnings([1, 1, 2])[0].contains("3 pairs have 2 different init seeds"));
-        assert!(repeated(&seeds(&[(1, 1)])).is_empty());
+        assert!(repeated(&seeds(&[(1, 1)]), true).is_empty());
     }
 
     #[test]
@@ -271,12 +299,16 @@ mod tests {
             // The base's own seeds in another order.
             ([(2, 11), (3, 12), (1, 13)], false, true),
         ] {
-            assert_eq!(varied(&base, &seeds(&replicate)), Varied { init, data }, "{replicate:?}");
+            assert_eq!(
+                varied(&base, &seeds(&replicate), true),
+                Varied { init, data },
+                "{replicate:?}"
+            );
         }
-        assert_eq!(varied(&base, &[]), Varied::default());
+        assert_eq!(varied(&base, &[], true), Varied::default());
         // Seeds of the base without a repetition do not count.
         let base = seeds(&[(1, 1), (1, 1)]);
-        assert_eq!(varied(&base, &seeds(&[(2, 2)])), Varied { init: true, data: true });
+        assert_eq!(varied(&base, &seeds(&[(2, 2)]), true), Varied { init: true, data: true });
     }
 
     /// The output repeats the lock: verdicts, matched quantities, the values along the grid.

@@ -26,7 +26,7 @@ pub fn alternate(
     for job in jobs {
         fits(&estimate(job), memory_limit().as_ref())?;
         let trainer = Trainer::new(job.plans.clone(), machine)?;
-        let state = State::initial(job, machine)?;
+        let state = State::drawn(job, machine)?;
         ready.push((job, trainer, state));
     }
     let mut times = Vec::new();

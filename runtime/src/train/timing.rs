@@ -1,6 +1,6 @@
 //! Estimates the time of a training step by running a few micro-batches and an update.
 //!
-//! Weights are the run's own initial ones, and nothing is written. If a micro-batch would take too long or does not fit
+//! Weights are drawn, also for a run that begins from others, and nothing is written. If a micro-batch would take too long or does not fit
 //! in memory, its FLOPs are divided by the speed of a matrix product, and the result says so.
 
 use std::time::Instant;
@@ -44,7 +44,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, Probl
         return Ok(Timing { step_seconds, how: TimingMethod::Flops });
     }
     let trainer = Trainer::new(job.plans.clone(), machine)?;
-    let mut state = State::initial(job, machine)?;
+    let mut state = State::drawn(job, machine)?;
     let batches = job.batches(0)?;
     let Some(batch) = batches.first() else {
         return Ok(Timing { step_seconds, how: TimingMethod::Flops });

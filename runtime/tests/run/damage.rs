@@ -6,7 +6,7 @@ use compiler::digest::Digest;
 use dsl::ProblemKind;
 use records::metrics::{Log, Record};
 use records::run::Event;
-use records::verify::{Remake, verify};
+use records::verify::{Inputs, Remake, verify};
 use runtime::train::{TimingMethod, TrainOutcome, machine, time};
 
 use super::support::*;
@@ -50,8 +50,11 @@ fn a_damaged_checkpoint_is_reported_and_its_steps_are_trained_again() {
         // A run that says it has finished must verify.
         assert!(!folder.checkpoint(7).exists());
         assert!(folder.checkpoint(7).with_file_name("refused-step-0000000007").is_dir());
-        let report =
-            records::verify::verify(&folder.paths().folder, None, records::verify::Remake::Spread);
+        let report = records::verify::verify(
+            &folder.paths().folder,
+            records::verify::Inputs::default(),
+            records::verify::Remake::Spread,
+        );
         assert_eq!(report.unwrap().broken, Vec::<String>::new(), "{file}");
     }
 }
@@ -244,7 +247,7 @@ fn divergence_is_a_result_that_stays_one() {
         attested.push(attestation);
     }
     assert_eq!(attested[0], attested[1]);
-    let report = verify(&folder.path(), None, Remake::Every).unwrap();
+    let report = verify(&folder.path(), Inputs::default(), Remake::Every).unwrap();
     assert_eq!(report.broken, Vec::<String>::new());
     let last = folder.records().pop().unwrap();
     assert!(last.text().contains("\"NaN\"") || last.text().contains("\"inf\""), "{}", last.text());

@@ -13,7 +13,7 @@ use records::fault::Faults;
 use records::job::{PLAN_TAG, plan_text};
 use records::metrics::Record;
 use records::run::{Paths, kernel_lines};
-use records::verify::{Remake, VerifyReport, verify};
+use records::verify::{Inputs, Remake, VerifyReport, verify};
 use safetensors::SafeTensors;
 
 use ::support::copy_folder;
@@ -46,7 +46,7 @@ impl Forger {
     }
 
     pub(super) fn verify(&self) -> VerifyReport {
-        verify(&self.paths.folder, None, Remake::Every).unwrap()
+        verify(&self.paths.folder, Inputs::default(), Remake::Every).unwrap()
     }
 
     pub(super) fn checkpoint(&self, step: u64) -> PathBuf {

@@ -3,7 +3,7 @@
 
 use compiler::plan::Kernel;
 use records::job::Job;
-use records::verify::{Remake, verify};
+use records::verify::{Inputs, Remake, verify};
 use safetensors::SafeTensors;
 
 use super::support::*;
@@ -37,7 +37,7 @@ fn a_frozen_parameter_keeps_its_values_and_has_no_moments() {
     }
     assert_ne!(weights("layers.0.mixer.wk", 6), weights("layers.0.mixer.wk", LAST));
     // The run's own check of every file, of the moments before the first step, and of the weights' start.
-    let report = verify(&folder.path(), None, Remake::Every).unwrap();
+    let report = verify(&folder.path(), Inputs::default(), Remake::Every).unwrap();
     assert_eq!(report.broken, Vec::<String>::new());
     // The plan computes no gradient of what is frozen.
     let plain = job(&depo(&[]), None).unwrap();
@@ -60,7 +60,7 @@ fn muon_trains_with_one_moment_and_keeps_the_bits_of_an_interrupted_run() {
     assert_eq!(shape("first_moment.safetensors", "layers.0.mixer.wq"), [16, 16]);
     assert_eq!(shape("second_moment.safetensors", "layers.0.mixer.wq"), [0]);
     assert_eq!(shape("second_moment.safetensors", "embed"), [16, 16]);
-    let report = verify(&straight.path(), None, Remake::Every).unwrap();
+    let report = verify(&straight.path(), Inputs::default(), Remake::Every).unwrap();
     assert_eq!(report.broken, Vec::<String>::new());
     let cut = Folder::new();
     for step in [1, 4, 6] {

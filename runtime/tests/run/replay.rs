@@ -9,7 +9,7 @@ use records::checkpoint::{Part, name_of};
 use records::fault::Faults;
 use records::job::{Job, PLAN_TAG, plan_text};
 use records::metrics::Record;
-use records::verify::{Remake, Subject, VerifyReport, verify};
+use records::verify::{Inputs, Remake, Subject, VerifyReport, verify};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::replay::{Amount, Observer, Platform, Replay, RunPoint, replay};
 use runtime::reproduce::{Reproduction, against, reproduce};
@@ -35,7 +35,7 @@ pub(super) fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproducti
 }
 
 fn reported(folder: &Folder, replay: &Replay) -> VerifyReport {
-    let mut report = verify(&folder.path(), None, Remake::Spread).unwrap();
+    let mut report = verify(&folder.path(), Inputs::default(), Remake::Spread).unwrap();
     assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
     replay.tell(&mut report);
     report
@@ -118,7 +118,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
         forge(&folder, &experiment, halve(step));
         // No digest can detect it.
         assert_eq!(
-            verify(&folder.path(), None, Remake::Every).unwrap().broken,
+            verify(&folder.path(), Inputs::default(), Remake::Every).unwrap().broken,
             Vec::<String>::new()
         );
         let replay = replayed(&folder, &experiment, Amount::All);
@@ -165,7 +165,10 @@ fn a_forged_evaluation_is_found() {
 #[test]
 fn another_weight_decay_is_found() {
     let (folder, experiment) = other_decay(&[]);
-    assert_eq!(verify(&folder.path(), None, Remake::Every).unwrap().broken, Vec::<String>::new());
+    assert_eq!(
+        verify(&folder.path(), Inputs::default(), Remake::Every).unwrap().broken,
+        Vec::<String>::new()
+    );
     let replay = replayed(&folder, &experiment, Amount::Steps(8));
     let texts: Vec<&str> =
         replay.differences.iter().map(|difference| difference.text.as_str()).collect();

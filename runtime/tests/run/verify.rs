@@ -8,13 +8,13 @@ use records::checkpoint::Part;
 use records::fault::Faults;
 use records::job::PLAN_TAG;
 use records::metrics::{Log, Record};
-use records::verify::{REMADE, Remake, Subject, VerifyReport, verify};
+use records::verify::{Inputs, REMADE, Remake, Subject, VerifyReport, verify};
 
 use super::forger::Forger;
 use super::support::*;
 
 fn report(folder: &Folder) -> VerifyReport {
-    verify(&folder.path(), None, Remake::Spread).unwrap()
+    verify(&folder.path(), Inputs::default(), Remake::Spread).unwrap()
 }
 
 /// Every claim that was recomputed or checked.
@@ -60,7 +60,7 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
     let report = report(&folder);
     assert_eq!(report.broken, Vec::<String>::new());
     assert!(trusted(&report).iter().any(|text| text.contains("not finished")), "{report:?}");
-    assert!(verify(&folder.path().join("nowhere"), None, Remake::Spread).is_err());
+    assert!(verify(&folder.path().join("nowhere"), Inputs::default(), Remake::Spread).is_err());
 }
 
 /// Between its last checkpoint and its attestation, a run is not reported as having lost its attestation.
@@ -96,7 +96,7 @@ fn half_an_event_before_the_next_process_is_no_finding() {
 fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let folder =
         Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
-    let report = |which| verify(&folder.path(), None, which).unwrap();
+    let report = |which| verify(&folder.path(), Inputs::default(), which).unwrap();
     let says =
         |report: &VerifyReport, what: &str| texts(report).iter().any(|line| line.contains(what));
     // The last step is among them here; otherwise it is recomputed as well.
@@ -394,7 +394,7 @@ fn a_run_that_is_verified_while_it_trains_has_no_false_finding() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                let broken = verify(&path, None, Remake::Spread).unwrap().broken;
+                let broken = verify(&path, Inputs::default(), Remake::Spread).unwrap().broken;
                 findings.lock().unwrap().extend(broken);
             }
         });

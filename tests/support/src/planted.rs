@@ -147,7 +147,8 @@ pub fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let trained =
         TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
     let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", shuffle_buffer = 4096, seq_len");
-    let texts = [DEPO, MANO, TEXT, &linear, &wsd, &muon, BREVO, &trained, &buffered];
+    let tuned = format!("{DEPO}init = {{ weights = \"runs/first\" }}\n");
+    let texts = [DEPO, MANO, TEXT, &linear, &wsd, &muon, BREVO, &trained, &buffered, &tuned];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
     let recipe = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));

@@ -25,6 +25,8 @@ pub(super) struct Run<'a> {
     pub(super) dir: &'a str,
     /// Prepared documents; empty for the usual ones.
     pub(super) data: &'a str,
+    /// The weights that it begins from, if there are any; empty for those that the lock names.
+    pub(super) weights: Option<&'a str>,
     /// Number of ranks.
     pub(super) ranks: u32,
     /// Ranks on each machine.
@@ -34,7 +36,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Writes `launch.sh` and the lock; returns their names.
     pub(super) fn write(&self, out: &Path) -> Result<Vec<String>, Problem> {
-        let Run { experiment, lock, dir, data, ranks, per_node } = *self;
+        let Run { experiment, lock, dir, data, weights, ranks, per_node } = *self;
         let per_node = per_node.min(ranks).max(1);
         if !ranks.is_multiple_of(per_node) {
             let message =
@@ -56,6 +58,7 @@ impl Run<'_> {
                 file,
                 dir,
                 data,
+                weights,
             },
         )?;
         write_folder(out, &|folder| {

@@ -11,13 +11,12 @@ use super::launch::Run;
 use cli::fail::{Failure, shown};
 use cli::ranks::{enough_micro_batches, utf8};
 use cli::workspace::{self, Target, refuse};
-use cli::{documents, out, output};
+use cli::{documents, initial_weights, out, output};
 
 /// Writes the script and the lock of one run; returns the names of the files, and that of the arch.
 pub(super) fn launch(args: &ExportArgs, folder: &Path) -> Result<(Vec<String>, String), Failure> {
     let prompt = &args.prompt;
     for (given, option) in [
-        (args.weights.is_some(), "--weights"),
         (args.dtype.is_some(), "--dtype"),
         (args.arch.is_some(), "--arch"),
         (prompt.tokenizer_file.is_some(), "--tokenizer-file"),
@@ -52,12 +51,16 @@ pub(super) fn launch(args: &ExportArgs, folder: &Path) -> Result<(Vec<String>, S
     let ranks = args.ranks.or(experiment.platform.devices).unwrap_or(1);
     enough_micro_batches(&experiment, ranks)?;
     documents::refuse_unused(&experiment, args.data.as_deref())?;
+    initial_weights::refuse_unused(&experiment, args.weights.as_deref())?;
+    let weights = args.weights.as_deref().map(utf8).transpose()?.unwrap_or_default();
+    let weights = initial_weights::begins_from_some(&experiment).then_some(weights);
     let data = args.data.as_deref().map(utf8).transpose()?.unwrap_or_default();
     let run = Run {
         experiment: &experiment,
         lock: &text,
         dir: utf8(&dir)?,
         data,
+        weights,
         ranks,
         per_node: u32::try_from(args.gpus_per_node).unwrap_or(1),
     };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dsl::Problem;
-use lab::experiment::Experiment;
+use lab::experiment::{Experiment, Init, Missing};
 use lab::field::FieldValue;
 use minijinja::{Value, context};
 
@@ -97,6 +97,7 @@ impl Plan<'_> {
             id => experiment.map_or(String::new(), |e| e.id().to_string()),
             task => derived("data.task"),
             source => derived("data.source"),
+            initial => experiment.map_or(String::new(), initial),
             tokens => experiment.map_or(String::new(), |e| grouped(e.budget.tokens as i64)),
             steps => experiment.map_or(String::new(), |e| grouped(e.budget.steps as i64)),
             per_step => experiment.map_or(String::new(), |e| grouped(e.batch.tokens_per_step as i64)),
@@ -117,6 +118,17 @@ impl Plan<'_> {
             unknown => experiment.is_some() && origin.is_some_and(|origin| origin.step.is_none()),
         }
     }
+}
+
+/// The weights that training began from, if the lock names some.
+fn initial(experiment: &Experiment) -> String {
+    let Init::Weights { name, digest, missing } = &experiment.init else { return String::new() };
+    let digest = digest.map_or(String::new(), |digest| format!(", tensors `{digest}`"));
+    let drawn = match missing {
+        Missing::Drawn => "; other parameters were drawn",
+        Missing::Refused => "",
+    };
+    format!("the weights {name}{digest}{drawn}")
 }
 
 /// The slots with a Canon layer: `A, B`.

@@ -9,11 +9,16 @@ use crate::config::Keys;
 use crate::messages::lingua as messages;
 
 /// Fields without a key in Lingua's trainer, each with the only value it trains with.
-const FIXED: [(&str, &str, &str); 15] = [
+const FIXED: [(&str, &str, &str); 16] = [
     ("batch.in_sequence", "1", "Lingua's sums have an order of their own"),
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
     ("data.held_out", "0", "Lingua trains on every document: hold none out, and evaluate nothing"),
+    (
+        "init.weights",
+        "\"none\"",
+        "a configuration of Lingua names its own checkpoint by path, and no weights by digest",
+    ),
     ("loss.ahead", "0", "Lingua's models predict the next token alone"),
     ("loss.balance", "0", "Lingua's models have no auxiliary losses"),
     ("loss.router_z", "0", "Lingua's models have no auxiliary losses"),
