@@ -37,7 +37,8 @@ field of every layer that has it; `arch.layers.0..6.slots.A` means only these la
 
 A lock carries keys that only another trainer reads: its seed, folder, prefetching, compilation. They have
 no effect in canonc but can change results there, so a difference in one is a confound. With
-`--trainer canonc` you declare that canonc runs both locks; the verdict says so.
+`--trainer canonc` you declare that canonc runs both locks, with `--trainer pytorch` that PyTorch does, by
+canonc.torch; the verdict says so.
 
 Exit codes: 0 controlled, 1 confounded, 2 a lock or the treatment cannot be used.
 
@@ -50,7 +51,7 @@ Schema of --json, one object on standard output:
   headline     the verdict in one line
   exploratory  whether the treatment comes from the command line, not from a comparison file
   assumed      inputs without a digest that are assumed equal because their names are
-  trainer      \"canonc\" if declared with --trainer, else null
+  trainer      \"canonc\" or \"pytorch\" if declared with --trainer, else null
   treatment    each {entry, factors, changes}
   confounds, consequences, platform, cosmetic, and changes: lists, each
     path, a, b   the field and both values; null if a lock has no such field
@@ -74,7 +75,7 @@ pub struct DiffArgs {
     /// A field that is meant to differ; `canon` means the Canon slots
     #[arg(long = "treatment", value_name = "T")]
     pub treatment: Vec<String>,
-    /// The trainer that runs both locks; with `canonc`, keys that only other trainers read have no effect
+    /// The trainer that runs both locks: keys that only other trainers read have no effect
     #[arg(long, value_name = "T", value_parser = clap::builder::PossibleValuesParser::new(lab::verdict::Trainer::WORDS))]
     pub trainer: Option<String>,
     /// Print the verdict as JSON
