@@ -10,6 +10,7 @@ use compiler::digest::Digest;
 use compiler::plan::{MEANS, Precision, TERMS, UpdateRule};
 
 use crate::experiment::Experiment;
+use crate::field::quote;
 use crate::verdict::{Change, Outcome, Subject, Trainer, Verdict};
 
 const TAG: &str = "canonc.trainer.v1";
@@ -33,6 +34,16 @@ impl fmt::Display for TrainerValue {
             TrainerValue::Text(text) => f.write_str(text),
             TrainerValue::Integer(number) => write!(f, "{number}"),
             TrainerValue::Truth(truth) => write!(f, "{truth}"),
+        }
+    }
+}
+
+impl TrainerValue {
+    /// The value as TOML.
+    pub fn toml(&self) -> String {
+        match self {
+            TrainerValue::Text(text) => quote(text),
+            TrainerValue::Integer(_) | TrainerValue::Truth(_) => self.to_string(),
         }
     }
 }
@@ -142,7 +153,8 @@ impl TrainerRecord {
     /// Everything that times depend on, as one text.
     pub fn timed_with(&self) -> String {
         let decides = |key: &str| match class_of(key) {
-            Some(class) => class != FieldClass::Cosmetic,
+            // Arms differ in the kernels of what only one of them has.
+            Some(class) => ![FieldClass::Cosmetic, FieldClass::Note].contains(&class),
             None => true,
         };
         let lines = self.fields.iter().filter(|(key, _)| decides(key));
@@ -173,14 +185,16 @@ fn flatten(
             }
         };
         let well_named =
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b));
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
         if !well_named {
-            return Err(format!("`{key}` is not a key: letters, digits, `_` and `-`"));
+            return Err(format!("`{key}` is not a key: letters, digits, `_`, `-` and `.`"));
         }
         if matches!(&value, TrainerValue::Text(text) if text.chars().any(char::is_control)) {
             return Err(format!("`{key}` has a control character in its text"));
         }
-        fields.insert(key, value);
+        if fields.insert(key.clone(), value).is_some() {
+            return Err(format!("`{key}` occurs twice"));
+        }
     }
     Ok(())
 }

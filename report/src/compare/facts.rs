@@ -63,6 +63,8 @@ pub struct Facts {
 pub(super) struct ArmFacts {
     pub(super) name: String,
     pub(super) role: Role,
+    /// Who trained its runs, in words.
+    pub(super) trainers: Vec<String>,
     /// Costs of one run, derived from its lock.
     pub(super) costs: Option<Costs>,
     /// Measured costs of its runs.
@@ -143,7 +145,11 @@ impl Facts {
             answers_overlap: overlap(EXACT_MATCH),
             judged_label: label(comparison.judged_by(), overlap(comparison.judged_by())),
             warnings: comparison.warnings(),
-            notes: comparison.proof.other_records.notes(),
+            notes: {
+                let mut notes = comparison.proof.other_records.notes();
+                notes.extend(comparison.trainer_notes());
+                notes
+            },
             analysis,
             tests,
             family,
@@ -239,6 +245,7 @@ impl ArmFacts {
         ArmFacts {
             name: arm.name.clone(),
             role: arm.role,
+            trainers: Comparison::trainers(arm).into_iter().collect(),
             costs,
             measured: Measured::new(arm),
             tuning: Tuning::new(arm, costs),
