@@ -70,7 +70,9 @@ pub fn trained_as_declared(
         "the comparison declares trainer = \"{word}\", but the run in {} was trained by {by}",
         shown(run)
     ))
-    .help(format!("train its lock by {word}, or leave `trainer` out of the comparison file and build it again")))
+    .help(format!(
+        "train its lock by {word}, or leave `trainer` out of the comparison file and build it again"
+    )))
 }
 
 /// Refuses two runs if their locks read the same data in the same batches but their logs have different batches at a

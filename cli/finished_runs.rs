@@ -34,8 +34,7 @@ impl FinishedRuns {
         let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
         for folder in folders(root) {
             for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
-                if let Some(Attested { lock, eval, platform, .. }) =
-                    attestation(&Paths::new(&run))
+                if let Some(Attested { lock, eval, platform, .. }) = attestation(&Paths::new(&run))
                 {
                     by_lock.entry((lock, eval, platform)).or_default().push(run);
                 }

@@ -65,7 +65,8 @@ Each comparison has
                how the arms differ where they are judged, not how large the effect is; design is
                controlled, compensated (a size was adjusted to keep a quantity equal), bundle (several
                factors), tuned (each arm at its own best of the same points) or not_controlled
-  arms         each {name, role (base, treated, replicate), verdict, design (at equal points), controlled, attributable, factors,
+  arms         each {name, role (base, treated, replicate), trainer: [who trained its runs], verdict,
+               design (at equal points), controlled, attributable, factors,
                matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
                tokens}, measured: {step_seconds, peak_memory_bytes}, tuning: {points, runs, tokens},
                runs (at each point), best_point, at_the_edge: [{path, end (lowest, highest)}]}; a member

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args};
 use lab::lock::{self, Lock};
 use lab::trainer::CANONC;
 use records::run::{Paths, lock_from_text};
-use records::verify::{Claim, TrainedBy, Remake, Subject, VerifyReport, verify as check};
+use records::verify::{Claim, Remake, Subject, TrainedBy, VerifyReport, verify as check};
 use serde_json::json;
 
 use crate::command::{Program, with};

@@ -378,7 +378,10 @@ fn refuse_other_kinds(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The experiment for another device: the same id, another platform section.
-pub(crate) fn on_device(experiment: Experiment, device: Option<OnDevice>) -> Result<Experiment, Failure> {
+pub(crate) fn on_device(
+    experiment: Experiment,
+    device: Option<OnDevice>,
+) -> Result<Experiment, Failure> {
     let Some(word) = device.map(OnDevice::name) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
     experiment.with(experiment.name.clone(), &values).map_err(|problems| {

@@ -75,7 +75,9 @@ impl TrainerRecord {
         match table.remove("version") {
             Some(toml::Value::Integer(VERSION)) => {}
             Some(other) => {
-                return Err(format!("it has version {other}, but this canonc reads version {VERSION}"));
+                return Err(format!(
+                    "it has version {other}, but this canonc reads version {VERSION}"
+                ));
             }
             None => return Err("it has no `version`".to_owned()),
         }
@@ -184,8 +186,8 @@ fn flatten(
                 ));
             }
         };
-        let well_named =
-            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        let well_named = !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
         if !well_named {
             return Err(format!("`{key}` is not a key: letters, digits, `_`, `-` and `.`"));
         }
@@ -327,7 +329,11 @@ const ROWS: &[Row] = &[
     row("mesh", |_, _| Platform, "sums are in another order"),
     row("parallel", |_, _| Platform, "sums are in another order"),
     row("environment.", |_, _| Platform, "it may change the order of sums"),
-    row("checkpointing", |_, _| Cosmetic, "values are computed again with the same bits, as measured"),
+    row(
+        "checkpointing",
+        |_, _| Cosmetic,
+        "values are computed again with the same bits, as measured",
+    ),
     row("reshard", |_, _| Cosmetic, "parameters are gathered at another time"),
     row("offload", |_, _| Cosmetic, "parameters wait elsewhere"),
     row("prefetch", |_, _| Cosmetic, "parameters are gathered at another time"),
@@ -335,7 +341,11 @@ const ROWS: &[Row] = &[
     row("script", |_, _| Confound, "another script may train otherwise"),
     row("versions.python", |_, _| Cosmetic, "Python computes no tensor"),
     row("versions.", |_, _| Platform, "another library may round differently"),
-    row("machine.", |_, _| Platform, "another machine may round differently, and its times are not comparable"),
+    row(
+        "machine.",
+        |_, _| Platform,
+        "another machine may round differently, and its times are not comparable",
+    ),
 ];
 
 /// Classes with canonc's formula of AdamW.
@@ -393,7 +403,13 @@ pub fn differences(
             };
             let why = "the runs were trained by two engines";
             let (a, b) = (words(one), words(other));
-            return vec![TrainerDifference { path: "trainer".to_owned(), a, b, class: Confound, why }];
+            return vec![TrainerDifference {
+                path: "trainer".to_owned(),
+                a,
+                b,
+                class: Confound,
+                why,
+            }];
         }
     };
     let mut keys: Vec<&String> = a.fields.keys().chain(b.fields.keys()).collect();

@@ -128,10 +128,29 @@ impl Attested {
 
 impl From<Attestation> for Attested {
     fn from(attestation: Attestation) -> Attested {
-        let Attestation { lock, eval, platform, steps, diverged, weights, machine, other_machines, .. } =
-            attestation;
+        let Attestation {
+            lock,
+            eval,
+            platform,
+            steps,
+            diverged,
+            weights,
+            machine,
+            other_machines,
+            ..
+        } = attestation;
         let trainer = None;
-        Attested { lock, eval, platform, steps, diverged, weights, machine, other_machines, trainer }
+        Attested {
+            lock,
+            eval,
+            platform,
+            steps,
+            diverged,
+            weights,
+            machine,
+            other_machines,
+            trainer,
+        }
     }
 }
 

@@ -67,12 +67,17 @@ pub fn trainer_of(paths: &Paths) -> Result<Option<TrainerRecord>, Problem> {
 
 fn trainer(paths: &Paths) -> Result<TrainerRecord, Problem> {
     let path = paths.trainer();
-    let text = disk::read_text(&path, disk::SMALL).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Problem::finding(
-            format!("{} is missing; every run that another engine trained has one", path.display()),
-            "restore the folder from a copy",
-        ),
-        _ => cannot_read(&path, &error),
+    let missing = || {
+        let path = path.display();
+        let message = format!("{path} is missing; every run that another engine trained has one");
+        Problem::finding(message, "restore the folder from a copy")
+    };
+    let text = disk::read_text(&path, disk::SMALL).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            missing()
+        } else {
+            cannot_read(&path, &error)
+        }
     })?;
     TrainerRecord::parse(&text).map_err(|why| {
         Problem::finding(

@@ -130,7 +130,9 @@ fn unfinished(paths: &Paths) -> Problem {
     if trained_elsewhere(paths) {
         return Problem::finding(
             format!("the run in {folder} is not recorded: it has no attestation.toml"),
-            format!("`canonc record {folder}` evaluates and attests it once its log has the last step"),
+            format!(
+                "`canonc record {folder}` evaluates and attests it once its log has the last step"
+            ),
         );
     }
     Problem::finding(

@@ -30,7 +30,7 @@ use data::text::index::TextIndex;
 pub use elsewhere::times as times_elsewhere;
 pub use log::{REMADE, Remake, plausible};
 pub use own::{check as check_own, intact};
-pub use report::{Claim, TrainedBy, Subject, VerifyReport};
+pub use report::{Claim, Subject, TrainedBy, VerifyReport};
 pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
@@ -244,8 +244,7 @@ fn special_files(paths: &Paths, report: &mut VerifyReport) {
                 }
             }
             Ok(metadata) if metadata.is_dir() => {
-                let mut files =
-                    FILES.iter().chain(&elsewhere::FILES).chain(&CHECKPOINT_FILES);
+                let mut files = FILES.iter().chain(&elsewhere::FILES).chain(&CHECKPOINT_FILES);
                 if files.any(|file| path.file_name().is_some_and(|name| name == *file)) {
                     report.broken(format!("{name} is a folder, but should be a file"));
                 }

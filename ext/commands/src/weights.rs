@@ -63,9 +63,8 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
     };
     let saved = run.checkpoints().join(&latest);
     if let Some(attested) = attestation(&run) {
-        let manifest =
-            checkpoint::manifest_of(&saved, attested.trainer_digest())
-                .map_err(|fault| broken(format!("{latest}: {fault}")))?;
+        let manifest = checkpoint::manifest_of(&saved, attested.trainer_digest())
+            .map_err(|fault| broken(format!("{latest}: {fault}")))?;
         if attested.diverged.is_none() {
             refuse_unattested(&run, &saved, &manifest, &attested)?;
         }

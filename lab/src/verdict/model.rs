@@ -47,7 +47,10 @@ impl Trainer {
     pub(crate) fn read(value: &DeValue<'_>) -> Result<Trainer, String> {
         let word = field::string(value).and_then(Trainer::parse);
         word.ok_or_else(|| {
-            format!("{} is neither \"canonc\" nor \"pytorch\"; leave it out for any other trainer", shown(value))
+            format!(
+                "{} is neither \"canonc\" nor \"pytorch\"; leave it out for any other trainer",
+                shown(value)
+            )
         })
     }
 }

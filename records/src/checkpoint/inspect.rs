@@ -241,9 +241,7 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot], otherwise: &str) 
     }
     let written = metadata.metadata().as_ref().and_then(|entries| entries.get("canonc"));
     match written {
-        Some(written) if written == header => {
-            otherwise.to_owned()
-        }
+        Some(written) if written == header => otherwise.to_owned(),
         Some(written) => {
             format!("it claims to belong to {written}, but it should belong to {header}")
         }

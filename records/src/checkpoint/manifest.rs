@@ -77,7 +77,9 @@ impl Manifest {
         let Wire { version, lock, trainer, step, chain, weights, first_moment, second_moment } =
             wire;
         if version != wanted {
-            return Err(format!("it has version {version}, but this canonc reads version {wanted}"));
+            return Err(format!(
+                "it has version {version}, but this canonc reads version {wanted}"
+            ));
         }
         let digest =
             |text: &str| Digest::parse(text).ok_or_else(|| format!("`{text}` is not a digest"));

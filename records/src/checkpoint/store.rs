@@ -90,8 +90,15 @@ impl Store {
         let temporary = self.temporary(step);
         let trainer = self.trainer;
         let [weights, first_moment, second_moment] = contents;
-        let manifest =
-            Manifest { lock: self.lock, trainer, step, chain, weights, first_moment, second_moment };
+        let manifest = Manifest {
+            lock: self.lock,
+            trainer,
+            step,
+            chain,
+            weights,
+            first_moment,
+            second_moment,
+        };
         let path = temporary.join(manifest::FILE);
         replace(&path, manifest.text().as_bytes(), || Ok(()))
             .and_then(|()| sync_folder(&temporary))
@@ -154,7 +161,9 @@ impl Store {
                 })();
                 pruned.map_err(|error| failed(&folder, &error))?;
                 self.verified.remove(&name);
-            } else if self.verified.contains(&name) || verify_of(&folder, &self.slots, self.trainer).is_ok() {
+            } else if self.verified.contains(&name)
+                || verify_of(&folder, &self.slots, self.trainer).is_ok()
+            {
                 self.verified.insert(name);
                 kept += 1;
             }
@@ -358,9 +367,11 @@ impl Store {
         folder: &Path,
         manifest: &Manifest,
     ) -> Result<(), Problem> {
-        let saved = manifest::read_of(folder, self.trainer).and_then(|saved| match saved.lock == manifest.lock {
-            true => verify_of(folder, &self.slots, self.trainer),
-            false => Ok(saved),
+        let saved = manifest::read_of(folder, self.trainer).and_then(|saved| {
+            match saved.lock == manifest.lock {
+                true => verify_of(folder, &self.slots, self.trainer),
+                false => Ok(saved),
+            }
         });
         let replaced = match saved {
             Ok(saved) if saved == *manifest => fs::remove_dir_all(temporary),

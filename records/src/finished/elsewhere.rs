@@ -68,7 +68,9 @@ pub(crate) fn complete(expected: Expected<'_>, run: &ExternalRun) -> Result<Opti
     }
     match run.records().iter().find_map(|record| divergence(record, steps)) {
         Some((at, _)) if at == last => Ok(Some(at)),
-        Some((at, why)) => Err(format!("{why}, where every run stops, but the log goes on: {at} of {last}")),
+        Some((at, why)) => {
+            Err(format!("{why}, where every run stops, but the log goes on: {at} of {last}"))
+        }
         None if last == steps => Ok(None),
         None => Err(format!("metrics.jsonl ends with step {last} of {steps}")),
     }

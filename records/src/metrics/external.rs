@@ -211,7 +211,9 @@ fn start_of(line: &Line) -> Result<ExternalStart, String> {
         return Err(format!("has version {version}, but this canonc reads version {VERSION}"));
     }
     let digest = |name: &str| {
-        members.digest(name).ok_or_else(|| format!("has no digest of 64 lower-case digits as `{name}`"))
+        members
+            .digest(name)
+            .ok_or_else(|| format!("has no digest of 64 lower-case digits as `{name}`"))
     };
     Ok(ExternalStart {
         lock: digest("lock")?,
@@ -223,7 +225,10 @@ fn start_of(line: &Line) -> Result<ExternalStart, String> {
 
 fn step_of(line: &Line) -> Result<Step, String> {
     if line.kind() != "step" {
-        return Err(format!("is of kind \"{}\", but after the first each is a \"step\"", line.kind()));
+        return Err(format!(
+            "is of kind \"{}\", but after the first each is a \"step\"",
+            line.kind()
+        ));
     }
     let mut names = vec!["kind", "step", "loss", "grad_norm", "lr", "batch", "counted"];
     let has = |name: &str| line.0.iter().any(|(member, _)| member == name);
@@ -273,7 +278,9 @@ mod tests {
     #[test]
     fn any_decimal_form_of_a_number_is_its_double() {
         let line = |lr: &str| {
-            step(&format!(r#""step":1,"loss":2.5,"grad_norm":"inf","lr":{lr},"batch":null,"counted":3"#))
+            step(&format!(
+                r#""step":1,"loss":2.5,"grad_norm":"inf","lr":{lr},"batch":null,"counted":3"#
+            ))
         };
         for lr in ["5e-05", "5e-5", "0.00005", "5.0E-5"] {
             let read = log(&[start(), line(lr)]).unwrap();
@@ -291,15 +298,24 @@ mod tests {
             (step(&format!(r#"{good},"mine":1"#)), "line 2"),
             (step(&format!(r#"{good},"step":1"#)), "has the members"),
             (step(&good.replace("2.5", "null")), "has a value of another kind"),
-            (step(&good.replace("\"counted\":3", "\"counted\":3.5")), "has a value of another kind"),
-            (step(&good.replace(r#""lr":0.1,"batch":null"#, r#""batch":null,"lr":0.1"#)), "has the members"),
+            (
+                step(&good.replace("\"counted\":3", "\"counted\":3.5")),
+                "has a value of another kind",
+            ),
+            (
+                step(&good.replace(r#""lr":0.1,"batch":null"#, r#""batch":null,"lr":0.1"#)),
+                "has the members",
+            ),
             (format!(r#"{{"kind":"eval",{good}}}"#), "is of kind \"eval\""),
         ] {
             let error = log(&[start(), body]).unwrap_err();
             assert!(error.message.contains(reason), "{error}");
         }
         let error = log(&[start().replace("\"version\":1", "\"version\":2")]).unwrap_err();
-        assert!(error.message.contains("has version 2, but this canonc reads version 1"), "{error}");
+        assert!(
+            error.message.contains("has version 2, but this canonc reads version 1"),
+            "{error}"
+        );
         let error = log(&[]).unwrap_err();
         assert!(error.message.contains("has no first line"), "{error}");
     }

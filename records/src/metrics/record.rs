@@ -268,9 +268,9 @@ impl Members<'_> {
             },
             grad_norm: self.float("grad_norm")?,
             lr: self.float("lr")?,
-            batch: match self.0.get("batch")? {
-                Value::Null => None,
-                _ => Some(self.digest("batch")?),
+            batch: match self.0.get("batch")?.is_null() {
+                true => None,
+                false => Some(self.digest("batch")?),
             },
             counted: self.count("counted")?,
             terms,
@@ -409,8 +409,15 @@ mod tests {
     fn a_mean_over_nothing_is_null_and_older_logs_zero_is_read_as_that() {
         let digest = Digest::of("test", "");
         let (step, terms) = (2, [None; TERMS.len()]);
-        let step =
-            Step { step, loss: None, grad_norm: 0.0, lr: 0.5, batch: Some(digest), counted: 0, terms };
+        let step = Step {
+            step,
+            loss: None,
+            grad_norm: 0.0,
+            lr: 0.5,
+            batch: Some(digest),
+            counted: 0,
+            terms,
+        };
         let mut some = terms;
         some[0] = Some(2.5);
         let weighed = Record::Step(Step { terms: some, ..step.clone() });

@@ -24,7 +24,9 @@ pub fn refuse_elsewhere(paths: &Paths) -> Result<(), Problem> {
     }
     let folder = paths.folder.display();
     Err(Problem::input(
-        format!("the run in {folder} was trained by another engine, and canonc does not continue it"),
+        format!(
+            "the run in {folder} was trained by another engine, and canonc does not continue it"
+        ),
         format!(
             "`canonc record {folder}` evaluates and attests it; to train its lock with canonc, name another folder \
              with --dir"

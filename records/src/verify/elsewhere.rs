@@ -8,7 +8,7 @@ use lab::trainer::{self, TrainerRecord};
 
 use super::checkpoints::Ends;
 use super::log::Log;
-use super::{Inputs, TrainedBy, Subject, VerifyReport, checkpoints, other_files, read};
+use super::{Inputs, Subject, TrainedBy, VerifyReport, checkpoints, other_files, read};
 use crate::attest::ExternalAttestation;
 use crate::checkpoint::{self, Manifest};
 use crate::external::ExternalRun;
@@ -112,7 +112,10 @@ fn check_trainer(record: &TrainerRecord, experiment: &Experiment, report: &mut V
     if refusals.is_empty() {
         report.checked(
             Subject::Trainer,
-            format!("trainer record {}: the log names it, and it is one of this lock", record.digest().short()),
+            format!(
+                "trainer record {}: the log names it, and it is one of this lock",
+                record.digest().short()
+            ),
         );
     }
     report.broken.extend(refusals.into_iter().map(|why| format!("not of this lock: {why}")));
@@ -240,7 +243,9 @@ pub fn times(text: &str, last: u64) -> Result<Vec<f64>, String> {
         let step = members.and_then(|members| members.get("step")?.as_u64());
         let time = members.and_then(|members| members.get("seconds")?.as_f64());
         match (step, time) {
-            (Some(step), Some(time)) if step > before && step <= last && SECONDS.contains(&time) => {
+            (Some(step), Some(time))
+                if step > before && step <= last && SECONDS.contains(&time) =>
+            {
                 before = step;
                 seconds.push(time);
             }
@@ -282,9 +287,18 @@ fn trust(run: &ExternalRun, report: &mut VerifyReport) {
     for (subject, text) in [
         (Subject::Kernels, "the kernels that the engine names: nothing shows that they ran"),
         (Subject::Machine, "the machines of the engine: only its record names them"),
-        (Subject::Trainer, "the trainer record: its engine, versions and precision are the engine's word"),
-        (Subject::Settings, "names and cadences in the lock, and which checkpoints were kept: no id covers them"),
-        (Subject::Times, "times: timings.jsonl and the line below the attestation's seal are not sealed"),
+        (
+            Subject::Trainer,
+            "the trainer record: its engine, versions and precision are the engine's word",
+        ),
+        (
+            Subject::Settings,
+            "names and cadences in the lock, and which checkpoints were kept: no id covers them",
+        ),
+        (
+            Subject::Times,
+            "times: timings.jsonl and the line below the attestation's seal are not sealed",
+        ),
     ] {
         report.trusted(subject, text);
     }

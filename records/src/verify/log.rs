@@ -251,8 +251,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Ve
         true => "the same digests and counted targets",
         false => "the same counted targets",
     };
-    let claim =
-        |remade| format!("data of {remade} of {}: {same}", dsl::counted(count, "step"));
+    let claim = |remade| format!("data of {remade} of {}: {same}", dsl::counted(count, "step"));
     if remade > 0 && remade == count {
         report.recomputed(Subject::Batches, claim(remade));
     } else if remade > 0 {

@@ -140,7 +140,8 @@ pub enum TrainedBy {
 }
 
 /// Said of a run whose files look like canonc's, where no replay showed that canonc trained it.
-const NOT_SHOWN: &str = "; nothing shown here says that canonc trained this run: `--replay` trains steps of it again";
+const NOT_SHOWN: &str =
+    "; nothing shown here says that canonc trained this run: `--replay` trains steps of it again";
 
 impl VerifyReport {
     /// Adds a claim that was recomputed with an equal result.
@@ -240,7 +241,9 @@ impl VerifyReport {
                 (format!("trained elsewhere, by {words}; "), spot_checked, "")
             }
             TrainedBy::Canonc { shown: false } => (String::new(), String::new(), NOT_SHOWN),
-            TrainedBy::Canonc { shown: true } | TrainedBy::None => (String::new(), String::new(), ""),
+            TrainedBy::Canonc { shown: true } | TrainedBy::None => {
+                (String::new(), String::new(), "")
+            }
         };
         format!(
             "{before}recomputed: {}; checked against digests: {}{spot_checked}; taken on trust: {}{after}",

@@ -131,8 +131,11 @@ impl Curves {
     pub fn confounds(&self, other: &Curves) -> Vec<String> {
         let Setting { bf16, means, noise } = self.setting;
         let also = other.setting;
-        let setting =
-            Setting { bf16: bf16 || also.bf16, means: means || also.means, noise: noise || also.noise };
+        let setting = Setting {
+            bf16: bf16 || also.bf16,
+            means: means || also.means,
+            noise: noise || also.noise,
+        };
         trainer::confounds(self.trainer.as_ref(), other.trainer.as_ref(), setting)
     }
 

@@ -116,7 +116,10 @@ impl Comparison {
                     };
                     let (base, arm) = (&base.name, &arm.name);
                     let line = difference.line();
-                    lines.insert(format!("Note: {base} and {arm} differ in {line} ({class}: {}).", difference.why));
+                    lines.insert(format!(
+                        "Note: {base} and {arm} differ in {line} ({class}: {}).",
+                        difference.why
+                    ));
                 }
             }
         }
@@ -164,7 +167,10 @@ mod tests {
         let facts = Facts::new(&comparison);
         assert_eq!(facts.design(), Design::Controlled);
         let verdict = facts.verdict();
-        assert!(verdict.ends_with("controlled for canon; both arms trained by pytorch 2.11"), "{verdict}");
+        assert!(
+            verdict.ends_with("controlled for canon; both arms trained by pytorch 2.11"),
+            "{verdict}"
+        );
         let notes = &facts.notes;
         let wanted = "Note: 4 of 4 runs were trained elsewhere (pytorch 2.11, 64 × H100)";
         assert!(notes.iter().any(|note| note.starts_with(wanted)), "{notes:?}");
@@ -177,7 +183,12 @@ mod tests {
         let facts = Facts::new(&comparison);
         assert_eq!(facts.design(), Design::NotControlled);
         let verdict = facts.verdict();
-        assert!(verdict.contains("NOT CONTROLLED: trainer: canonc / pytorch 2.11, which no treatment clears"), "{verdict}");
+        assert!(
+            verdict.contains(
+                "NOT CONTROLLED: trainer: canonc / pytorch 2.11, which no treatment clears"
+            ),
+            "{verdict}"
+        );
         assert!(comparison.mixed_seeds().is_empty());
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use dsl::Problem;
-use records::attest::{ExternalAttestation, MACHINE_FACTS};
+use records::attest::ExternalAttestation;
 use records::checkpoint::SavedCheckpoint;
 use records::external::ExternalRun;
 use records::finished;
@@ -41,7 +41,10 @@ pub fn record(
     let last = run.last();
     let Some(end) = kept.iter().find(|kept| kept.manifest.step == last) else {
         return Err(Problem::finding(
-            format!("{} has no valid checkpoint of the last step, {last}", paths.checkpoints().display()),
+            format!(
+                "{} has no valid checkpoint of the last step, {last}",
+                paths.checkpoints().display()
+            ),
             "`canonc verify` lists the faults of the run",
         ));
     };
@@ -61,36 +64,44 @@ pub fn record(
     }
     let (text, head) = measurements_text(&run.measured);
     run.measured_head = head;
-    let diverged = finished::end_elsewhere((&*job).into(), &run)
-        .map_err(|what| finished::mismatch(paths, &what))?;
-    let mut facts = train::machine_facts();
-    facts.retain(|fact, _| MACHINE_FACTS.contains(&fact.as_str()) || fact.starts_with("gpu") || fact.starts_with("env."));
-    let Some(metrics) = run.log.heads.last().copied() else {
-        return Err(finished::mismatch(paths, "metrics.jsonl is empty"));
-    };
-    let attestation = ExternalAttestation {
-        name: job.name.clone(),
-        lock: job.id(),
-        eval: job.digests.eval,
-        platform: job.digests.platform,
-        trainer: run.trainer.clone(),
-        steps: last,
-        diverged,
-        counted: run.log.steps.iter().fold(0u64, |sum, step| sum.saturating_add(step.counted)),
-        metrics,
-        lines: run.log.heads.len() as u64,
-        evaluations: head,
-        weights: end.manifest.weights.tensors,
-        first_moment: end.manifest.first_moment.tensors,
-        second_moment: end.manifest.second_moment.tensors,
-        machine: facts,
-    };
+    let attestation = attested(paths, job, &run, end)?;
     if !run.measured.is_empty() {
         write(&paths.evaluations(), &text)?;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
     attestation.write(&paths.attestation(), now)?;
     Ok(Recorded { attestation, measured: run.measured })
+}
+
+/// The claims of a run that has been evaluated, with its last state.
+fn attested(
+    paths: &Paths,
+    job: &Job,
+    run: &ExternalRun,
+    end: &SavedCheckpoint,
+) -> Result<ExternalAttestation, Problem> {
+    let diverged = finished::end_elsewhere(job.into(), run)
+        .map_err(|what| finished::mismatch(paths, &what))?;
+    let Some(metrics) = run.log.heads.last().copied() else {
+        return Err(finished::mismatch(paths, "metrics.jsonl is empty"));
+    };
+    Ok(ExternalAttestation {
+        name: job.name.clone(),
+        lock: job.id(),
+        eval: job.digests.eval,
+        platform: job.digests.platform,
+        trainer: run.trainer.clone(),
+        steps: run.last(),
+        diverged,
+        counted: run.log.steps.iter().fold(0u64, |sum, step| sum.saturating_add(step.counted)),
+        metrics,
+        lines: run.log.heads.len() as u64,
+        evaluations: run.measured_head,
+        weights: end.manifest.weights.tensors,
+        first_moment: end.manifest.first_moment.tensors,
+        second_moment: end.manifest.second_moment.tensors,
+        machine: train::machine_facts(),
+    })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Problem> {

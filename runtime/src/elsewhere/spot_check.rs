@@ -3,6 +3,8 @@
 //!
 //! Which checkpoints are continued follows from the log's last chain, so nobody can choose them before the log ends.
 
+use std::collections::BTreeSet;
+
 use dsl::Problem;
 use lab::trainer::TrainerRecord;
 use records::attest::ExternalAttestation;
@@ -41,13 +43,13 @@ pub trait Watcher {
 /// What was computed again, and what differs.
 #[derive(Clone, Debug, Default)]
 pub struct SpotCheck {
-    /// Steps within the bounds.
-    steps: u64,
+    /// Steps within the bounds, by one or several stretches.
+    steps: BTreeSet<u64>,
     of_steps: u64,
     /// First and last step of each stretch.
     stretches: Vec<(u64, u64)>,
     /// Steps whose update was compared with the next checkpoint.
-    updates: Vec<u64>,
+    updates: BTreeSet<u64>,
     /// Evaluations that came out again.
     evaluations: usize,
     of_evaluations: usize,
@@ -113,7 +115,8 @@ impl Checker<'_> {
         };
         earlier.sort_by_key(by_chain);
         let before_last = |kept: &&&SavedCheckpoint| kept.manifest.step + 1 == last;
-        let mut chosen: Vec<&SavedCheckpoint> = earlier.iter().filter(before_last).copied().collect();
+        let mut chosen: Vec<&SavedCheckpoint> =
+            earlier.iter().filter(before_last).copied().collect();
         let others = earlier.iter().filter(|kept| !before_last(kept)).copied();
         chosen.extend(others.take(if all { usize::MAX } else { CHOSEN }));
         chosen.sort_by_key(|kept| kept.manifest.step);
@@ -150,16 +153,20 @@ impl Checker<'_> {
             watcher.step(computed.step);
             let after = computed.step - from;
             if let Some(why) = self.step_differs(&computed, after, check) {
-                check.differs(format!("step {} from {text}: {why}", computed.step), after, self.chooses());
+                check.differs(
+                    format!("step {} from {text}: {why}", computed.step),
+                    after,
+                    self.chooses(),
+                );
                 return Ok(());
             }
-            check.steps += 1;
+            check.steps.insert(computed.step);
             if let (Some(next), Some(before)) = (next, before) {
                 let ours = Tensors::of_state(&state, &slots)?;
                 let worst = compare(&self.store, &next, &slots, &before, &ours)?;
                 if let Some(worst) = worst {
                     check.largest[2] = larger(check.largest[2], worst.relative);
-                    if !(worst.relative <= self.bounds.update) {
+                    if exceeds(worst.relative, self.bounds.update) {
                         check.broken.push(format!(
                             "step {} from {text}: the change of {} of {} to checkpoints/{} differs from canonc's by {:.1e} \
                              of its size, more than {:.0e} ({})",
@@ -174,7 +181,7 @@ impl Checker<'_> {
                         return Ok(());
                     }
                 }
-                check.updates.push(computed.step);
+                check.updates.insert(computed.step);
             }
         }
         if to > from {
@@ -206,7 +213,12 @@ impl Checker<'_> {
         let terms = terms.map(|((logged, computed), name)| (name, *logged, computed, bound));
         let numbers = [
             ("loss", logged.loss, computed.loss, bound),
-            ("grad_norm", Some(logged.grad_norm), Some(computed.grad_norm), self.bounds.norm(after)),
+            (
+                "grad_norm",
+                Some(logged.grad_norm),
+                Some(computed.grad_norm),
+                self.bounds.norm(after),
+            ),
         ];
         for (what, logged, computed, bound) in numbers.into_iter().chain(terms) {
             let (logged, computed) = match (logged, computed) {
@@ -219,7 +231,7 @@ impl Checker<'_> {
             if let Some(largest) = check.largest.get_mut(kind) {
                 *largest = larger(*largest, apart);
             }
-            if !(apart <= bound) {
+            if exceeds(apart, bound) {
                 return Some(format!(
                     "{what} is {logged:?} in the log, but canonc computes {computed:?}: apart by {apart:.1e}, more than \
                      {bound:.0e} ({}, {after} after equal weights)",
@@ -275,6 +287,11 @@ fn relative(one: f64, other: f64) -> f64 {
     (one - other).abs() / one.abs().max(other.abs())
 }
 
+/// Whether a difference is larger than its bound, or not a number.
+fn exceeds(apart: f64, bound: f64) -> bool {
+    apart.is_nan() || apart > bound
+}
+
 /// The larger of two differences, where one that is not a number is the largest.
 fn larger(known: f64, new: f64) -> f64 {
     if new > known || new.is_nan() { new } else { known }
@@ -301,17 +318,17 @@ impl SpotCheck {
         };
         let ranges: Vec<String> = self.stretches.iter().map(range).collect();
         let [loss, norm, update] = self.largest;
-        let hides = bounds.hides.map_or_else(String::new, |what| {
-            format!("; {} hides {what}", bounds.precision)
-        });
+        let hides = bounds
+            .hides
+            .map_or_else(String::new, |what| format!("; {} hides {what}", bounds.precision));
         let all = dsl::counted(self.of_steps, "step");
         report.spot_checked(
             Subject::Losses,
-            format!("{} of {all}", self.steps),
+            format!("{} of {all}", self.steps.len()),
             format!(
                 "losses and gradient norms of {} of {all} by {} ({}): within the bounds of {} from canonc's (largest {loss:.0e} \
                  and {norm:.0e} of their size){hides}",
-                self.steps,
+                self.steps.len(),
                 record.engine_words(),
                 ranges.join(", "),
                 bounds.precision
@@ -335,7 +352,8 @@ impl SpotCheck {
             let (count, all) = (self.evaluations, self.of_evaluations);
             let text = format!("{count} of {}: the same", dsl::counted(all, "evaluation"));
             let rest = format!("{} of {all}", all - count);
-            let trusted = "scores of evaluations by canonc: --replay all evaluates all kept weights again";
+            let trusted =
+                "scores of evaluations by canonc: --replay all evaluates all kept weights again";
             match count == all {
                 true => report.proved(Subject::Evaluations, text),
                 false => report.proved_in_part(

@@ -69,7 +69,8 @@ pub(super) fn compare(
 /// them.
 fn relative(before: &[u8], ours: &[u8], theirs: &[u8]) -> f64 {
     let values = |bytes: &[u8]| -> Vec<f64> {
-        let value = |chunk: &[u8]| f64::from(f32::from_le_bytes(chunk.try_into().unwrap_or_default()));
+        let value =
+            |chunk: &[u8]| f64::from(f32::from_le_bytes(chunk.try_into().unwrap_or_default()));
         bytes.chunks_exact(4).map(value).collect()
     };
     let (before, ours, theirs) = (values(before), values(ours), values(theirs));
