@@ -52,7 +52,7 @@ const BF16: Bounds = Bounds {
     norm: 1e-1,
     update: 3e-2,
     hides: Some(
-        "what changes an update by less than 3%, such as a weight decay that was left out or another epsilon",
+        "what changes an update by less than 3%, such as a small weight decay that was left out or another epsilon",
     ),
 };
 
@@ -75,6 +75,11 @@ impl Bounds {
             0..=DOUBLING => self.first_loss * (1u64 << after.saturating_sub(1)) as f64,
             _ => self.loss,
         }
+    }
+
+    /// The bound of an auxiliary loss, which is a mean of f32 numbers: their spacing alone is as wide as that of a loss.
+    pub fn term(&self, after: u64) -> f64 {
+        10.0 * self.loss(after)
     }
 
     /// The bound of a gradient norm so many steps after equal states.

@@ -210,7 +210,8 @@ impl Checker<'_> {
         }
         let bound = self.bounds.loss(after);
         let terms = logged.terms.iter().zip(computed.terms).zip(compiler::plan::TERMS);
-        let terms = terms.map(|((logged, computed), name)| (name, *logged, computed, bound));
+        let of_term = self.bounds.term(after);
+        let terms = terms.map(|((logged, computed), name)| (name, *logged, computed, of_term));
         let numbers = [
             ("loss", logged.loss, computed.loss, bound),
             (

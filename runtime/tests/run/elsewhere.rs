@@ -240,12 +240,13 @@ fn a_learning_rate_and_a_batch_of_another_lock_are_found_without_a_replay() {
 
 #[test]
 fn bf16_hides_a_missing_weight_decay_and_the_report_says_so() {
-    let claimed = experiment("small", &in_bf16(), &[]);
+    let claimed =
+        experiment("small", &in_bf16(), &[("weight_decay = 0.1", "weight_decay = 0.001")]);
     let trained = experiment("small", &in_bf16(), &[("weight_decay = 0.1", "weight_decay = 0.0")]);
     let run = Elsewhere::new(&trained, &claimed, &trainer("bf16"));
     let report = run.spot_checked(Some(8));
     assert_eq!(report.broken, Vec::<String>::new());
-    let hides = "such as a weight decay that was left out";
+    let hides = "such as a small weight decay that was left out";
     assert!(report.spot_checked.iter().all(|claim| claim.text.contains(hides)), "{report:?}");
 }
 
