@@ -17,6 +17,7 @@ pub mod merge;
 pub mod new;
 pub mod plan;
 pub mod playground;
+pub mod record;
 pub mod report;
 pub mod reproduce;
 pub mod run;
@@ -49,6 +50,7 @@ pub const COMMANDS: &[Row] = &[
     row::<run::RunArgs>("run", (Heading::Run, 1), torch_program::run),
     row::<verify::VerifyArgs>("verify", (Heading::Run, 5), verify::run),
     row::<reproduce::ReproduceArgs>("reproduce", (Heading::Run, 4), torch_program::run),
+    row::<record::RecordArgs>("record", (Heading::Run, 7), torch_program::run),
     row::<compare::CompareArgs>("compare", (Heading::Run, 2), compare::run),
     row::<plan::PlanArgs>("plan", (Describe, 5), |_, args| with(args, plan::plan)),
     row::<scaling::ScalingArgs>("scaling", (Conclude, 2), |_, args| with(args, scaling::scaling)),

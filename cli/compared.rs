@@ -9,7 +9,8 @@ use compiler::digest::Digest;
 use lab::comparison::{Comparison, ComparisonRun, Role};
 use lab::experiment::Experiment;
 use lab::field::TABLE;
-use lab::verdict;
+use lab::trainer::{CANONC, TrainerRecord, is_declared};
+use lab::verdict::{self, Trainer};
 use report::compare::{self, Arm, Facts, Proof};
 use report::page::{self, Heading, PageContents, Part};
 use report::scores::Scores;
@@ -33,6 +34,7 @@ pub fn compared(
     for run in runs {
         let place = finished.folder(folder, &run.experiment)?;
         let mut curves = compare::read(&place, &run.experiment)?;
+        trained_as_declared(comparison.trainer, curves.trainer.as_ref(), &place)?;
         curves.timed_in(&place, folder);
         let read = compare::ArmRun { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
@@ -49,7 +51,28 @@ pub fn compared(
         }
     }
     let (selection, proof) = (comparison.selection.clone(), Proof::from_lock(comparison));
-    Ok(compare::Comparison { arms, points, selection, proof })
+    let mut compared = compare::Comparison { arms, points, selection, proof };
+    compared.judge_trainers();
+    Ok(compared)
+}
+
+/// Refuses a run of another trainer than the one that the comparison declares.
+pub fn trained_as_declared(
+    declared: Trainer,
+    record: Option<&TrainerRecord>,
+    run: &Path,
+) -> Result<(), Failure> {
+    let Some(word) = declared.word().filter(|_| !is_declared(declared, record)) else {
+        return Ok(());
+    };
+    let by = record.map_or_else(|| CANONC.to_owned(), TrainerRecord::described);
+    Err(Failure::finding(format!(
+        "the comparison declares trainer = \"{word}\", but the run in {} was trained by {by}",
+        shown(run)
+    ))
+    .help(format!(
+        "train its lock by {word}, or leave `trainer` out of the comparison file and build it again"
+    )))
 }
 
 /// Refuses two runs if their locks read the same data in the same batches but their logs have different batches at a

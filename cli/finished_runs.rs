@@ -9,9 +9,9 @@ use std::sync::Mutex;
 use compiler::digest::Digest;
 use disk::{SMALL, read_text};
 use lab::experiment::Experiment;
-use records::attest::Attestation;
+use records::attest::Attested;
 use records::finished;
-use records::run::Paths;
+use records::run::{Paths, trained_elsewhere};
 use records::verify::holds;
 
 use crate::fail::Failure;
@@ -34,12 +34,15 @@ impl FinishedRuns {
         let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
         for folder in folders(root) {
             for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
-                if let Some(Attestation { lock, eval, platform, .. }) =
-                    attestation(&Paths::new(&run))
+                if let Some(Attested { lock, eval, platform, .. }) = attestation(&Paths::new(&run))
                 {
                     by_lock.entry((lock, eval, platform)).or_default().push(run);
                 }
             }
+        }
+        // canonc's own come first.
+        for runs in by_lock.values_mut() {
+            runs.sort_by_key(|run| trained_elsewhere(&Paths::new(run)));
         }
         FinishedRuns { by_lock, sound: Mutex::default() }
     }
@@ -87,10 +90,10 @@ impl FinishedRuns {
     }
 }
 
-/// The attestation of a run, if it is finished.
-pub fn attestation(run: &Paths) -> Option<Attestation> {
+/// The attestation of a run, if it is finished, whoever trained it.
+pub fn attestation(run: &Paths) -> Option<Attested> {
     let text = read_text(&run.attestation(), SMALL).ok()?;
-    Attestation::parse(&text).ok()
+    Attested::parse(&text).ok()
 }
 
 /// Folders in a folder, sorted by name; empty if it cannot be read.

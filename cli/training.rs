@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lab::comparison::ComparisonRun;
 use lab::lock::{self, Lock};
-use records::attest::Attestation;
+use records::attest::{Attestation, Attested};
 use records::fault::Faults;
 use records::job::Job;
 use records::run::{Paths, RunFolder, append_line, belongs, experiment_from_text, is_held};
@@ -54,11 +54,13 @@ struct MissingRun<'a> {
 }
 
 /// What is said of a run that was finished before.
-pub fn already_finished(attestation: &Attestation, folder: &Path) -> String {
+pub fn already_finished(attested: &Attested, folder: &Path) -> String {
+    let trainer = attested.trainer.as_ref();
+    let by = trainer.map_or_else(String::new, |one| format!(", trained by {}", one.described()));
     format!(
-        "already finished: {}, weights {}, in {}",
-        output::counted(attestation.steps, "step"),
-        attestation.weights.short(),
+        "already finished: {}, weights {}, in {}{by}",
+        output::counted(attested.steps, "step"),
+        attested.weights.short(),
         shown(folder)
     )
 }
@@ -147,9 +149,12 @@ impl Trainer<'_> {
 
     /// The attestation of a run that is finished and intact, so that no process has to start. `None` if `canonc run` has
     /// to train it, say what is wrong with it, or write event files.
-    fn finished_before(self, run: &MissingRun<'_>) -> Option<Attestation> {
+    fn finished_before(self, run: &MissingRun<'_>) -> Option<Attested> {
         let MissingRun { name, text, run_folder, .. } = run;
-        let attestation = attestation(&Paths::new(run_folder))?;
+        let attested = attestation(&Paths::new(run_folder))?;
+        if attested.trainer.is_some() {
+            return Some(attested).filter(|_| holds(run_folder));
+        }
         if self.tensorboard.is_some() {
             return None;
         }
@@ -158,8 +163,9 @@ impl Trainer<'_> {
         let job = Job::new(experiment, text, documents).ok()?;
         let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
         let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
-        verify::intact(&folder, &job, &attestation).ok()?;
-        Some(attestation)
+        let text = disk::read_text(&folder.paths.attestation(), disk::SMALL).ok()?;
+        verify::intact(&folder, &job, &Attestation::parse(&text).ok()?).ok()?;
+        Some(attested)
     }
 
     /// Runs one lock to its end, in its own process, unless the run is finished.

@@ -2,10 +2,11 @@
 """Decides whether two locks differ in a treatment of slots and in nothing else, without canonc.
 
 Usage:
-  check_verdict.py A.lock B.lock [TREATMENT ...] [--trainer canonc]
+  check_verdict.py A.lock B.lock [TREATMENT ...] [--trainer canonc|pytorch]
   check_verdict.py --batch FILE                      many pairs; prints a JSON list of verdicts
 
-A treatment is canon, slots.A, or arch.layers.0..6.slots.A. --trainer canonc declares that canonc runs both locks.
+A treatment is canon, slots.A, or arch.layers.0..6.slots.A. --trainer declares who runs both
+locks: canonc, or PyTorch by canonc.torch.
 
 Written from docs/locks.md alone. It recomputes every digest of both locks from their text, takes the treated
 slots out of both graphs, compares what is left line by line, and compares where the treated slots are.
@@ -590,7 +591,7 @@ def canon_only(a, b, layer, name):
 # --- The verdict ---
 
 
-def verdict(a, b, treatment, canonc_runs_both=False):
+def verdict(a, b, treatment, known_trainer=False):
     """The outcome, how many factors, and every line that differs although it is not the treatment."""
     if a.kind != b.kind:
         raise Bad(f"an {a.kind} and an {b.kind} cannot be compared")
@@ -624,7 +625,7 @@ def verdict(a, b, treatment, canonc_runs_both=False):
             for path in sorted({*ours, *theirs}):
                 if path not in follow and ours.get(path) != theirs.get(path):
                     left.append(f"{section}: {path} is {ours.get(path)} in a, {theirs.get(path)} in b")
-        carried = [f"lingua.{name}" for name in CARRIED if not canonc_runs_both]
+        carried = [f"lingua.{name}" for name in CARRIED if not known_trainer]
         ours, theirs = (facts(arm.lines["platform"] + arm.lines["cosmetic"]) for arm in (a, b))
         for path in carried:
             if ours.get(path) != theirs.get(path):
@@ -638,13 +639,13 @@ def verdict(a, b, treatment, canonc_runs_both=False):
 RECORDS = ["data.tokenizer", "data.tokenizer_digest", "data.tokenizer_vocab", "lingua.root_dir", "lingua.tokenizer_path"]
 
 
-def assumed(a, b, canonc_runs_both=False):
+def assumed(a, b, known_trainer=False):
     """Inputs that both locks give one name and no digest: whether they are equal, no lock can say."""
     if a.kind != "experiment" or b.kind != "experiment":
         return []
     sections = ("train", "platform", "cosmetic")
     ours, theirs = (facts("".join(arm.lines[name] for name in sections)) for arm in (a, b))
-    if not canonc_runs_both and any(ours.get(path) != theirs.get(path) for path in RECORDS):
+    if not known_trainer and any(ours.get(path) != theirs.get(path) for path in RECORDS):
         return []  # their records differ, so that one name says nothing
     found = []
     named = (("data.source", "data.digest"), ("data.tokenizer", "data.tokenizer_digest"), ("init.weights", "init.digest"))
@@ -778,8 +779,8 @@ def main(args):
         print(__doc__.strip(), file=sys.stderr)
         return 0 if args[:1] in (["-h"], ["--help"]) else 2
     try:
-        canonc_runs_both = args[-2:] == ["--trainer", "canonc"]
-        args = args[:-2] if canonc_runs_both else args
+        known_trainer = args[-2:] in (["--trainer", "canonc"], ["--trainer", "pytorch"])
+        args = args[:-2] if known_trainer else args
         texts = [read(path) for path in args[:2]]
     except (OSError, UnicodeError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -787,7 +788,7 @@ def main(args):
 
     def make():
         locks = [Lock(text) for text in texts]
-        return verdict(*locks, args[2:], canonc_runs_both), assumed(*locks, canonc_runs_both)
+        return verdict(*locks, args[2:], known_trainer), assumed(*locks, known_trainer)
 
     found = judged(make)
     outcome = found["outcome"]

@@ -8,6 +8,7 @@ mod run_cli {
     mod answer;
     mod compare;
     mod diverged;
+    mod elsewhere;
     mod refusals;
     #[cfg(feature = "models")]
     mod eval;

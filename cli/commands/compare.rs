@@ -15,16 +15,19 @@ use lab::comparison::{Comparison, ComparisonRun};
 use lab::experiment::{DataSource, Evaluation, Experiment, Init};
 use lab::field::FieldValue;
 use lab::lock::Lock;
+use lab::trainer::is_declared;
 use records::job::Job;
-use records::run::{Paths, belongs};
+use records::run::{Paths, belongs, refuse_elsewhere};
 use report::compare::{self, Facts};
 use report::overview::{self, TaskComparison};
 
 use crate::command::{Program, with};
-use crate::compared::{compared, heading, other_records, page, run_folders, same_data};
+use crate::compared::{
+    compared, heading, other_records, page, run_folders, same_data, trained_as_declared,
+};
 use crate::extensions::suites;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::finished_runs::FinishedRuns;
+use crate::finished_runs::{FinishedRuns, attestation};
 use crate::forecast::{self, Forecast};
 use crate::inputs::GivenPaths;
 use crate::options::{jobs, within};
@@ -64,7 +67,8 @@ Each comparison has
                how the arms differ where they are judged, not how large the effect is; design is
                controlled, compensated (a size was adjusted to keep a quantity equal), bundle (several
                factors), tuned (each arm at its own best of the same points) or not_controlled
-  arms         each {name, role (base, treated, replicate), verdict, design (at equal points), controlled, attributable, factors,
+  arms         each {name, role (base, treated, replicate), trainer: [who trained its runs], verdict,
+               design (at equal points), controlled, attributable, factors,
                matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
                tokens}, measured: {step_seconds, peak_memory_bytes}, tuning: {points, runs, tokens},
                runs (at each point), best_point, at_the_edge: [{path, end (lowest, highest)}]}; a member
@@ -386,6 +390,7 @@ fn check(
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Failure::cannot_read(&lock, &error)),
         }
+        check_trainer(comparison, experiment, &run_folder)?;
         let name = experiment.value("data.source").map(FieldValue::plain);
         let documents = match documents.get(&name) {
             Some(known) => Option::clone(known),
@@ -445,6 +450,28 @@ fn weights_of(experiment: &Experiment) -> Option<String> {
         Init::Weights { name, .. } => Some(format!("\"{name}\"")),
         Init::Drawn => None,
     }
+}
+
+/// Refuses a run of another trainer than the declared one, one of another engine that is not recorded yet, and a missing
+/// one that canonc would have to train against the declaration.
+fn check_trainer(
+    comparison: &Comparison,
+    experiment: &Experiment,
+    run_folder: &Path,
+) -> Result<(), Failure> {
+    let paths = Paths::new(run_folder);
+    if let Some(attested) = attestation(&paths) {
+        return trained_as_declared(comparison.trainer, attested.trainer.as_ref(), run_folder);
+    }
+    refuse_elsewhere(&paths)?;
+    if is_declared(comparison.trainer, None) {
+        return Ok(());
+    }
+    let (name, word) = (&experiment.name, comparison.trainer.word().unwrap_or_default());
+    Err(Failure::bad_input(format!(
+        "`{name}` has no finished run, and the comparison declares trainer = \"{word}\", so canonc does not train it"
+    ))
+    .help(format!("train its lock by {word}, put the run into {0} and `canonc record {0}`", shown(run_folder))))
 }
 
 /// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.

@@ -4,12 +4,17 @@
 
 pub mod explain;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use lab::lock::Lock;
+use lab::trainer::{Setting, TrainerRecord, with_trainers};
 use lab::verdict::{self, Refusal, Trainer};
+use records::external::trainer_of;
+use records::run::Paths;
 
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::workspace::Target;
 use crate::{output, workspace};
 
 /// Show how two locks differ: treatment, confounds, consequences
@@ -31,13 +36,18 @@ Examples:
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --explain
   canonc diff --script > check_verdict.py          a script that checks a verdict on slots without canonc
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --trainer canonc
+  canonc diff runs/a runs/b --treatment canon      two runs: also how the engines that trained them differ
 
 A treatment names fields: `canon` means all slots; `optimizer.lr` is a field of the lock; `rope.dims` is a
 field of every layer that has it; `arch.layers.0..6.slots.A` means only these layers.
 
 A lock carries keys that only another trainer reads: its seed, folder, prefetching, compilation. They have
 no effect in canonc but can change results there, so a difference in one is a confound. With
-`--trainer canonc` you declare that canonc runs both locks; the verdict says so.
+`--trainer canonc` you declare that canonc runs both locks, with `--trainer pytorch` that PyTorch does, by
+canonc.torch; the verdict says so.
+
+Of two runs, the engines that trained them are compared, too, if one was trained elsewhere: another engine, other
+kernels of a primitive or another precision are confounds, which no treatment clears.
 
 Exit codes: 0 controlled, 1 confounded, 2 a lock or the treatment cannot be used.
 
@@ -50,7 +60,8 @@ Schema of --json, one object on standard output:
   headline     the verdict in one line
   exploratory  whether the treatment comes from the command line, not from a comparison file
   assumed      inputs without a digest that are assumed equal because their names are
-  trainer      \"canonc\" if declared with --trainer, else null
+  trainer      \"canonc\" or \"pytorch\" if declared with --trainer, else null
+  trainers     [text, text]: who trained the two runs; null if canonc trained both, or for locks
   treatment    each {entry, factors, changes}
   confounds, consequences, platform, cosmetic, and changes: lists, each
     path, a, b   the field and both values; null if a lock has no such field
@@ -74,7 +85,7 @@ pub struct DiffArgs {
     /// A field that is meant to differ; `canon` means the Canon slots
     #[arg(long = "treatment", value_name = "T")]
     pub treatment: Vec<String>,
-    /// The trainer that runs both locks; with `canonc`, keys that only other trainers read have no effect
+    /// The trainer that runs both locks: keys that only other trainers read have no effect
     #[arg(long, value_name = "T", value_parser = clap::builder::PossibleValuesParser::new(lab::verdict::Trainer::WORDS))]
     pub trainer: Option<String>,
     /// Print the verdict as JSON
@@ -94,6 +105,7 @@ pub fn diff(args: &DiffArgs) -> Outcome {
         return Ok(Exit::Fine);
     };
     let (a_name, b_name) = (shown(a), shown(b));
+    let trainers = trainers(a, b)?;
     let (a, a_text) = workspace::read_lock(a)?;
     let (b, b_text) = workspace::read_lock(b)?;
     let sides = (a.side(&a_name, &a_text), b.side(&b_name, &b_text));
@@ -105,6 +117,13 @@ pub fn diff(args: &DiffArgs) -> Outcome {
         (left.label, right.label) = (&a_name, &b_name);
     }
     let verdict = verdict::controlled(&left, &right, &args.treatment).map_err(refused)?;
+    let verdict = match (&trainers, &a, &b) {
+        (Some([one, other]), Lock::Experiment(first), Lock::Experiment(second)) => {
+            let setting = Setting::of(&[first, second], false);
+            with_trainers(verdict, [one.as_ref(), other.as_ref()], setting)
+        }
+        (_, _, _) => verdict,
+    };
     if args.json {
         output::json(&verdict::json(&verdict, true))?;
     } else {
@@ -119,6 +138,16 @@ pub fn diff(args: &DiffArgs) -> Outcome {
         ))?;
     }
     Ok(if verdict.is_controlled() { Exit::Fine } else { Exit::Finding })
+}
+
+/// Who trained two runs, if both words name runs.
+fn trainers(a: &Path, b: &Path) -> Result<Option<[Option<TrainerRecord>; 2]>, Failure> {
+    match (workspace::resolve(a)?, workspace::resolve(b)?) {
+        (Target::Run(a), Target::Run(b)) => {
+            Ok(Some([trainer_of(&Paths::new(a))?, trainer_of(&Paths::new(b))?]))
+        }
+        (_, _) => Ok(None),
+    }
 }
 
 fn refused(refusal: Refusal) -> Failure {

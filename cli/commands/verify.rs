@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::{ArgMatches, Args};
 use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
+use lab::trainer::CANONC;
 use records::run::{Paths, lock_from_text};
-use records::verify::{Claim, Inputs, Remake, Subject, VerifyReport, verify as check};
+use records::verify::{
+    Claim, Inputs, Remake, Subject, TrainedBy, VerifyReport, verify as check,
+};
 use records::weights::WeightSource;
 use serde_json::json;
 
@@ -61,11 +64,19 @@ and the recorded path of each kernel, bit for bit. On a machine
 other than the attested one (CPU, threads, libtorch) bits can differ: a difference that rounding may explain is
 undecided there.
 
+A run that another engine trained (`canonc record`) is held to bounds instead: --replay continues its initial weights, the
+checkpoint before the last one and two that its log's last chain chooses, by 8 steps or N with canonc's kernels, and
+compares losses, norms and the updates to a next checkpoint. What lies within the bounds is listed as spot-check;
+docs/threat-model.md says what bf16 hides.
+
+No file says who computed. Without --replay, or where it did not run on the attested machine, the last line says
+that nothing shows that canonc trained the run.
+
 --signers reads the file that `ssh-keygen -Y verify -f` reads; `canonc sign --help` says how to sign.
 
 Exit codes: 0 no faults, 1 faults found, 3 something cannot be decided on this machine.
-Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
-broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}; for
+Schema of --json: {schema: \"canonc.verify.v2\", trainer: \"canonc\", an engine or null, recomputed: [claim],
+checked: [claim], spot_checked: [claim], trusted: [claim], broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}; for
 several, {schema: \"canonc.verify_all.v1\", reports: [the same, each with `what`, its name as given]}.")]
 pub struct VerifyArgs {
     /// Folders of runs, their names under runs/, or locks
@@ -100,7 +111,7 @@ pub struct Replayer {
     /// Sets the environment that the run's lock requires, before anything is read.
     pub prepare: fn(&Path) -> Result<(), Failure>,
     /// Trains this many steps of a run's folder, or all, and adds the result to the report.
-    pub replay: fn(&Path, GivenPaths<'_>, Option<u64>, &mut VerifyReport),
+    pub replay: fn(&Path, GivenPaths<'_>, ReplayAmount, &mut VerifyReport),
 }
 
 /// In `canonc`, `--replay` continues in `canonc-torch`.
@@ -187,7 +198,7 @@ fn with_runs(what: PathBuf) -> Vec<PathBuf> {
 /// Verifies one run or lock; for an unreadable lock, also returns what to do about it.
 fn one(
     word: &Path,
-    replay: Option<Amount>,
+    replay: Option<ReplayAmount>,
     args: &VerifyArgs,
     replayer: &Replayer,
     folders: &mut Folders,
@@ -228,7 +239,7 @@ fn one(
 /// Verifies the folder of a run or of a comparison.
 fn folder_report(
     folder: &Path,
-    replay: Option<Amount>,
+    replay: Option<ReplayAmount>,
     args: &VerifyArgs,
     replayer: &Replayer,
     folders: &mut Folders,
@@ -275,29 +286,34 @@ fn lock_beside(folder: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// How many steps to train again; `None` for all of them.
-type Amount = Option<u64>;
-
-/// Default number of steps for `--replay`.
-const REPLAYED: u64 = 32;
+/// How many steps to train again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayAmount {
+    /// As many as are usual for the run.
+    Usual,
+    /// So many.
+    Steps(u64),
+    /// All of them.
+    All,
+}
 
 /// The runs and locks to check, and how many steps to train again. The word after `--replay` is a run if it is
 /// not a number and no other run is given.
-fn requested(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
+fn requested(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<ReplayAmount>), Failure> {
     let named = || match args.what.is_empty() {
         false => Ok(args.what.clone()),
         true => Err(Failure::bad_input("no run is named")
             .help("the form is `canonc verify --replay [N|all] RUN`")),
     };
     let Some(replay) = &args.replay else { return Ok((named()?, None)) };
-    let Some(word) = replay else { return Ok((named()?, Some(Some(REPLAYED)))) };
+    let Some(word) = replay else { return Ok((named()?, Some(ReplayAmount::Usual))) };
     let amount = match word.as_str() {
-        "all" => Some(None),
-        number => number.parse().ok().filter(|number| *number > 0).map(Some),
+        "all" => Some(ReplayAmount::All),
+        number => number.parse().ok().filter(|number| *number > 0).map(ReplayAmount::Steps),
     };
     match (amount, args.what.is_empty()) {
         (Some(amount), _) => Ok((named()?, Some(amount))),
-        (None, true) => Ok((vec![PathBuf::from(word)], Some(Some(REPLAYED)))),
+        (None, true) => Ok((vec![PathBuf::from(word)], Some(ReplayAmount::Usual))),
         (None, false) => Err(Failure::bad_input(format!(
             "--replay takes a number of steps from 1, or all, and not `{word}`"
         ))
@@ -437,11 +453,18 @@ fn what_to_do(what: &Path, report: &VerifyReport) -> Vec<String> {
 }
 
 fn json_of(what: Option<&Path>, report: &VerifyReport) -> serde_json::Value {
-    let VerifyReport { recomputed, checked, trusted, broken, undecided, .. } = report;
+    let VerifyReport { recomputed, checked, spot_checked, trusted, broken, undecided, .. } = report;
+    let trainer = match &report.trained_by {
+        TrainedBy::None => None,
+        TrainedBy::Canonc { .. } => Some(CANONC),
+        TrainedBy::Elsewhere(words) => Some(words.as_str()),
+    };
     let mut value = json!({
         "schema": "canonc.verify.v2",
+        "trainer": trainer,
         "recomputed": recomputed,
         "checked": checked,
+        "spot_checked": spot_checked,
         "trusted": trusted,
         "broken": broken,
         "undecided": undecided,
@@ -462,10 +485,16 @@ fn print_report(
     if args.json {
         return output::json(&json_of(what, report));
     }
-    let VerifyReport { recomputed, checked, trusted, broken, undecided, .. } = report;
+    let VerifyReport { recomputed, checked, spot_checked, trusted, broken, undecided, .. } = report;
     let line = |word: &str, what: &str| format!("{word:<10} {}\n", inline(what));
     let mut text = what.map_or_else(String::new, |what| format!("{}\n", shown(what)));
-    for (word, claims) in [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)] {
+    let classes = [
+        ("recomputed", recomputed),
+        ("checked", checked),
+        ("spot-check", spot_checked),
+        ("trusted", trusted),
+    ];
+    for (word, claims) in classes {
         text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
     }
     text.extend(undecided.iter().map(|what| line("undecided", what)));

@@ -8,6 +8,7 @@ pub mod doctor;
 mod replay;
 mod reproduce;
 mod run;
+mod record;
 mod step_times;
 
 use cli::command::{Run, with};
@@ -21,6 +22,7 @@ const REPLAYER: Replayer = Replayer { prepare: replay::prepare, replay: replay::
 pub const TENSORS: &[(&str, Run)] = &[
     ("run", |_, args| with(args, run::run)),
     ("reproduce", |_, args| with(args, reproduce::reproduce)),
+    ("record", |_, args| with(args, record::record)),
     ("compare", |_, args| with(args, |args| commands::compare::compare(args, step_times::measure))),
     ("verify", |_, args| with(args, |args| commands::verify::verify(args, &REPLAYER))),
     ("doctor", |_, args| with(args, |args| commands::doctor::doctor(args, doctor::facts))),

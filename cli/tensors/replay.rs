@@ -6,14 +6,17 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use lab::experiment::Experiment;
+use records::external::trainer_of;
 use records::job::Job;
 use records::metrics::Step;
-use records::run::Paths;
+use records::run::{Paths, trained_elsewhere};
 use records::verify::VerifyReport;
+use runtime::elsewhere::{SPOT_STEPS, Watcher, spot_check};
 use runtime::replay::{Amount, Observer, Replay, replay as train_again};
 use runtime::train::machine;
 
 use crate::environment::start_again;
+use cli::commands::verify::ReplayAmount;
 use cli::extensions::suites;
 use cli::fail::Failure;
 use cli::inputs::GivenPaths;
@@ -32,18 +35,61 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
 pub(crate) fn replay(
     folder: &Path,
     given: GivenPaths<'_>,
-    amount: Option<u64>,
+    amount: ReplayAmount,
     report: &mut VerifyReport,
 ) {
     // An unreadable lock is in the report already.
     let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
-    match replayed(folder, &experiment, &text, given, amount) {
-        Ok(replayed) => replayed.tell(report),
-        Err(Failure { message, help, .. }) => {
-            let reasons: Vec<String> = message.into_iter().chain(help).collect();
-            report.undecided(format!("replay: it did not finish: {}", reasons.join("; ")));
-        }
+    let told = if trained_elsewhere(&Paths::new(folder)) {
+        spot_checked(folder, &experiment, &text, given, amount, report)
+    } else {
+        let steps = match amount {
+            ReplayAmount::Usual => Some(USUAL),
+            ReplayAmount::Steps(steps) => Some(steps),
+            ReplayAmount::All => None,
+        };
+        replayed(folder, &experiment, &text, given, steps).map(|replayed| replayed.tell(report))
+    };
+    if let Err(Failure { message, help, .. }) = told {
+        let reasons: Vec<String> = message.into_iter().chain(help).collect();
+        report.undecided(format!("replay: it did not finish: {}", reasons.join("; ")));
     }
+}
+
+/// Steps of canonc's own run that are usual.
+const USUAL: u64 = 32;
+
+/// Computes steps again that another engine trained.
+fn spot_checked(
+    folder: &Path,
+    experiment: &Experiment,
+    text: &str,
+    given: GivenPaths<'_>,
+    amount: ReplayAmount,
+    report: &mut VerifyReport,
+) -> Result<(), Failure> {
+    let documents = documents::read(experiment, given.data)?;
+    let weights = initial_weights::read(experiment, given.weights)?;
+    let measure = suites().measure(experiment, documents.as_deref())?;
+    let mut job =
+        Job::new(experiment, text, documents)?.with_measure(measure).with_weights(weights);
+    let machine = machine(&experiment.platform)?;
+    let steps = match amount {
+        ReplayAmount::Usual => Some(SPOT_STEPS),
+        ReplayAmount::Steps(steps) => Some(steps),
+        ReplayAmount::All => None,
+    };
+    let terminal = std::io::stderr().is_terminal();
+    let mut progress = Progress { requested: None, terminal };
+    let paths = Paths::new(folder);
+    let check = spot_check(&paths, &mut job, machine, experiment.precision, steps, &mut progress);
+    if terminal {
+        output::draw("\r\x1b[2K");
+    }
+    if let Some(record) = trainer_of(&paths)? {
+        check?.tell(&record, report);
+    }
+    Ok(())
 }
 
 fn replayed(
@@ -71,6 +117,14 @@ struct Progress {
     /// The number of steps in the command; `None` for all.
     requested: Option<u64>,
     terminal: bool,
+}
+
+impl Watcher for Progress {
+    fn step(&mut self, step: u64) {
+        if self.terminal {
+            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
+        }
+    }
 }
 
 impl Observer for Progress {

@@ -10,7 +10,7 @@ use lab::experiment::Experiment;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
-use records::run::{Paths, experiment_from_text};
+use records::run::{Paths, experiment_from_text, trained_elsewhere};
 use records::verify::{self, Inputs, Remake};
 use runtime::replay::{Difference, Observer, Platform, RunPoint};
 use runtime::reproduce::{First, Reproduction, Variant, against, reproduce as run_again};
@@ -74,9 +74,17 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
 
 /// The experiment of a run's folder, and its lock's text.
 fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
-    let lock = Paths::new(folder).lock();
+    let paths = Paths::new(folder);
+    let lock = paths.lock();
     if !lock.exists() {
         return Err(refuse::not_a_run(folder));
+    }
+    if trained_elsewhere(&paths) {
+        let folder = shown(folder);
+        return Err(Failure::bad_input(format!(
+            "the run in `{folder}` was trained by another engine, whose bits canonc's kernels do not give"
+        ))
+        .help(format!("`canonc verify --replay {folder}` holds some of its steps to bounds")));
     }
     let text = workspace::read_lock_text(&lock)?;
     let experiment = experiment_from_text(&shown(&lock), &text)?;

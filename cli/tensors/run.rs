@@ -270,7 +270,7 @@ fn report(outcome: TrainOutcome, run_folder: &Path) -> Outcome {
             Ok(Exit::Fine)
         }
         TrainOutcome::Already(attestation) => {
-            output::note(&already_finished(&attestation, run_folder));
+            output::note(&already_finished(&attestation.into(), run_folder));
             Ok(Exit::Fine)
         }
         TrainOutcome::Diverged { attestation: Attestation { steps, .. }, why } => {
@@ -422,7 +422,10 @@ fn refuse_other_kinds(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The experiment for another device: the same id, another platform section.
-fn on_device(experiment: Experiment, device: Option<OnDevice>) -> Result<Experiment, Failure> {
+pub(crate) fn on_device(
+    experiment: Experiment,
+    device: Option<OnDevice>,
+) -> Result<Experiment, Failure> {
     let Some(word) = device.map(OnDevice::name) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
     experiment.with(experiment.name.clone(), &values).map_err(|problems| {

@@ -238,6 +238,11 @@ impl Graph {
         self.top.any_call(&|primitive, _| [op::AHEAD, "aux_loss"].contains(&primitive.name))
     }
 
+    /// Whether tokens choose among parts of it, such as experts: rounding can change a choice, and then all that follows.
+    pub fn has_choices(&self) -> bool {
+        self.top.any_call(&|primitive, _| primitive.name == "top_k")
+    }
+
     /// Whether it has an auxiliary loss of this name.
     pub fn has_term(&self, name: &str) -> bool {
         self.top.any_call(&|primitive, attrs| match primitive.name {

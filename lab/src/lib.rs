@@ -62,6 +62,7 @@ mod grid;
 mod section;
 pub mod experiment;
 pub mod verdict;
+pub mod trainer;
 pub mod comparison;
 pub mod recipe;
 pub mod lock;

@@ -127,6 +127,7 @@ impl Judge<'_> {
             outcome,
             assumed: self.assumed(),
             trainer: self.trainer(),
+            trainers: None,
             treatment: entries.iter().map(|entry| self.declared(entry)).collect(),
             confounds,
             consequences,

@@ -12,7 +12,15 @@ use compiler::digest::Digest;
 use serde::Deserialize;
 
 use crate::fault::{Faults, Point};
-use crate::run::{Kernels, cannot_write, refuse_other_text, replace, seal, unseal};
+use crate::run::{
+    Kernels, Paths, cannot_read, cannot_write, refuse_other_text, replace, seal, unseal,
+};
+
+mod external;
+
+use lab::trainer::TrainerRecord;
+
+pub use external::ExternalAttestation;
 
 const TAG: &str = "canonc.attestation.v1";
 
@@ -68,6 +76,82 @@ pub struct Attestation {
     pub machine: BTreeMap<String, String>,
     /// Machines that trained earlier parts of the run, if they differ.
     pub other_machines: Vec<String>,
+}
+
+/// What the attestation of any finished run says, whoever trained it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attested {
+    /// The lock's `train` digest, which is its id.
+    pub lock: Digest,
+    /// The lock's `eval` digest.
+    pub eval: Digest,
+    /// The lock's `platform` digest.
+    pub platform: Digest,
+    /// Number of steps done.
+    pub steps: u64,
+    /// The step at which training diverged.
+    pub diverged: Option<u64>,
+    /// Digest of the last state's parameters.
+    pub weights: Digest,
+    /// Facts about the machine that trained, or that evaluated what another engine trained.
+    pub machine: BTreeMap<String, String>,
+    /// Machines that trained earlier parts of the run.
+    pub other_machines: Vec<String>,
+    /// The record of the engine that trained it; `None` for canonc.
+    pub trainer: Option<TrainerRecord>,
+}
+
+impl Attested {
+    /// Reads the text of an attestation, by canonc's own form or that of a run trained elsewhere.
+    pub fn parse(text: &str) -> Result<Attested, String> {
+        match text.lines().any(|line| line == "version = 2") {
+            false => Attestation::parse(text).map(Attested::from),
+            true => ExternalAttestation::parse(text).map(Attested::from),
+        }
+    }
+
+    /// The attestation in a run's folder; `None` without one, and an error inside if it cannot be read as one.
+    pub fn read(paths: &Paths) -> Result<Option<Result<Attested, String>>, Problem> {
+        let path = paths.attestation();
+        match disk::read_text(&path, disk::SMALL) {
+            Ok(text) => Ok(Some(Attested::parse(&text))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(cannot_read(&path, &error)),
+        }
+    }
+
+    /// The digest of the trainer record, by which checkpoints are read.
+    pub fn trainer_digest(&self) -> Option<Digest> {
+        self.trainer.as_ref().map(TrainerRecord::digest)
+    }
+}
+
+impl From<Attestation> for Attested {
+    fn from(attestation: Attestation) -> Attested {
+        let Attestation {
+            lock,
+            eval,
+            platform,
+            steps,
+            diverged,
+            weights,
+            machine,
+            other_machines,
+            ..
+        } = attestation;
+        let trainer = None;
+        Attested {
+            lock,
+            eval,
+            platform,
+            steps,
+            diverged,
+            weights,
+            machine,
+            other_machines,
+            trainer,
+        }
+    }
 }
 
 /// Facts that hold for one execution only.

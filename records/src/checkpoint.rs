@@ -18,10 +18,10 @@ mod tests;
 
 pub use compare::{StateDifference, TensorDifference, compare, compare_kept};
 pub use files::saved_by;
-pub use manifest::{FILE as MANIFEST, Manifest, read as manifest};
+pub use manifest::{FILE as MANIFEST, Manifest, read as manifest, read_of as manifest_of};
 pub use names::{Pointer, latest, name_of, names, pointer, set_aside, step_of, was_set_aside};
 pub use shared::Ranges;
 pub(crate) use state::tensor_hasher;
 pub use state::{Content, PARTS, Part, ReadTensor, Slot, TensorDigests, WriteTensor, slots};
 pub use store::{Refused, SavedCheckpoint, Store};
-pub use verify::{intact, verify};
+pub use verify::{intact, verify, verify_of};

@@ -8,10 +8,17 @@ use dsl::Problem;
 use lab::experiment::{Digests, Experiment};
 use lab::field::SuiteTask;
 
-use crate::attest::Attestation;
+mod elsewhere;
+
+use crate::attest::{Attestation, Attested, ExternalAttestation};
+use crate::external::ExternalRun;
 use crate::job::Job;
 use crate::metrics::{self, Evaluation, Record, Start, Step};
-use crate::run::{Paths, cannot_read};
+use crate::run::{Paths, cannot_read, trained_elsewhere};
+
+pub(crate) use elsewhere::{
+    agrees as agrees_elsewhere, complete as complete_elsewhere, order as order_elsewhere,
+};
 
 /// A lock's requirements for its finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +55,8 @@ impl<'a> From<&'a Job> for Expected<'a> {
     }
 }
 
-/// The attestation and log of a finished run, if they agree with each other and with the lock.
-pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<Record>), Problem> {
+/// The attestation and log of a finished run, if they agree with each other and with the lock, whoever trained it.
+pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attested, Vec<Record>), Problem> {
     let path = paths.attestation();
     let text = match disk::read_text(&path, disk::SMALL) {
         Ok(text) => text,
@@ -58,15 +65,25 @@ pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attestation, Vec<R
         }
         Err(error) => return Err(cannot_read(&path, &error)),
     };
-    let attestation = Attestation::parse(&text)
-        .map_err(|reason| mismatch(paths, &format!("attestation.toml: {reason}")))?;
+    let unreadable = |reason: String| mismatch(paths, &format!("attestation.toml: {reason}"));
+    if trained_elsewhere(paths) {
+        let attestation = ExternalAttestation::parse(&text).map_err(unreadable)?;
+        let records = elsewhere::records(paths, expected, &attestation)?;
+        return Ok((attestation.into(), records));
+    }
+    let attestation = Attestation::parse(&text).map_err(unreadable)?;
     let records = records(paths, expected, &attestation)?;
-    Ok((attestation, records))
+    Ok((attestation.into(), records))
 }
 
 /// The records that an unfinished run has logged so far, and the last step. A process may be working on it, so an
 /// incomplete line is skipped.
 pub fn so_far(paths: &Paths, expected: Expected<'_>) -> Result<(Vec<Record>, u64), Problem> {
+    if trained_elsewhere(paths) {
+        let run = ExternalRun::read(paths)?;
+        let step = elsewhere::order(expected, &run).map_err(|what| mismatch(paths, &what))?;
+        return Ok((run.records(), step));
+    }
     let (records, _) = metrics::read(&paths.metrics())?;
     let reached = order(expected, &records).map_err(|what| mismatch(paths, &what))?;
     of_suites(expected, &records).map_err(|what| mismatch(paths, &what))?;
@@ -91,6 +108,11 @@ pub fn records(
     Ok(records)
 }
 
+/// The step at which training diverged, of another engine's run that has reached its end; an error says why it has not.
+pub fn end_elsewhere(expected: Expected<'_>, run: &ExternalRun) -> Result<Option<u64>, String> {
+    elsewhere::complete(expected, run)
+}
+
 /// The step at which training diverged and the evidence, in the last record.
 pub fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
     records.last().and_then(|record| divergence(record, last))
@@ -105,6 +127,14 @@ fn unfinished(paths: &Paths) -> Problem {
             "train it with `canonc run` on its lock, or with `canonc compare` on the lock of its comparison",
         );
     }
+    if trained_elsewhere(paths) {
+        return Problem::finding(
+            format!("the run in {folder} is not recorded: it has no attestation.toml"),
+            format!(
+                "`canonc record {folder}` evaluates and attests it once its log has the last step"
+            ),
+        );
+    }
     Problem::finding(
         format!("the run in {folder} is not finished: it has no attestation.toml"),
         format!("continue it with `canonc run --lock {} --dir {folder}`", paths.lock().display()),
@@ -114,8 +144,18 @@ fn unfinished(paths: &Paths) -> Problem {
 /// The error for a folder that is not the finished run of its lock; `what` names the difference.
 pub fn mismatch(paths: &Paths, what: &str) -> Problem {
     let folder = paths.folder.display();
+    let message = format!("the run in {folder} is not the finished run of its lock: {what}");
+    if trained_elsewhere(paths) {
+        return Problem::finding(
+            message,
+            format!(
+                "restore the folder from a copy, or delete its attestation.toml and evaluations.jsonl and record it again: \
+                 `canonc record {folder}`; `canonc verify {folder}` lists every fault in it"
+            ),
+        );
+    }
     Problem::finding(
-        format!("the run in {folder} is not the finished run of its lock: {what}"),
+        message,
         format!(
             "restore the folder from a copy, or move it away, and the same command trains it again from the start; \
              `canonc verify {folder}` lists every fault in it"
@@ -123,14 +163,11 @@ pub fn mismatch(paths: &Paths, what: &str) -> Problem {
     )
 }
 
-fn check_lock(expected: Expected<'_>, attestation: &Attestation) -> Result<(), String> {
-    let Expected { digests, steps, evaluates_every: _, tasks: _ } = expected;
-    let pairs = [
-        ("lock", attestation.lock, digests.train),
-        ("evaluation section", attestation.eval, digests.eval),
-        ("platform section", attestation.platform, digests.platform),
-    ];
-    for (what, attested, locked) in pairs {
+/// Refuses an attestation with other digests of lock, evaluation and platform.
+fn check_digests(expected: Expected<'_>, attested: [Digest; 3]) -> Result<(), String> {
+    let Digests { train, eval, platform } = expected.digests;
+    let names = ["lock", "evaluation section", "platform section"];
+    for ((what, attested), locked) in names.into_iter().zip(attested).zip([train, eval, platform]) {
         if attested != locked {
             return Err(format!(
                 "it attests {what} {}, but the lock has {}",
@@ -139,6 +176,12 @@ fn check_lock(expected: Expected<'_>, attestation: &Attestation) -> Result<(), S
             ));
         }
     }
+    Ok(())
+}
+
+fn check_lock(expected: Expected<'_>, attestation: &Attestation) -> Result<(), String> {
+    let steps = expected.steps;
+    check_digests(expected, [attestation.lock, attestation.eval, attestation.platform])?;
     match attestation.diverged {
         None if attestation.steps != steps => Err(format!(
             "it attests {}, but the lock has {steps}",

@@ -14,7 +14,7 @@
 //! let path = folder.path().join("metrics.jsonl");
 //! let mut log = Log::open(&path)?;
 //! for (step, loss) in [(1, 5.5), (2, 4.75)] {
-//!     let batch = Digest::of("example", "the windows of the step");
+//!     let batch = Some(Digest::of("example", "the windows of the step"));
 //!     let (loss, terms) = (Some(loss), [None; 9]);
 //!     let step = Step { step, loss, grad_norm: 1.0, lr: 3e-4, batch, counted: 4096, terms };
 //!     log.append(&Record::Step(step), &Faults::none())?;
@@ -46,6 +46,7 @@ pub mod metrics;
 pub mod schedule;
 pub mod measure;
 pub mod job;
+pub mod external;
 pub mod finished;
 pub mod overlap;
 pub mod verify;

@@ -3,6 +3,7 @@
 //! A line holds only deterministic facts (no clock, no machine). Logged lines are never rewritten: after a resume, repeated
 //! steps must give the same lines. A torn last line is cut, any other damage is reported.
 
+mod external;
 mod number;
 mod questions;
 mod record;
@@ -19,6 +20,10 @@ use dsl::Problem;
 use crate::fault::{Faults, Point};
 use crate::run::{cannot_read, cannot_write, in_place, parent, sync_folder};
 
+pub use external::{
+    ExternalLog, ExternalStart, MeasuredWeights, Measurements, measurements_text, read_external,
+    read_measurements,
+};
 pub use questions::{Asked, Questions};
 pub use record::{Evaluation, Record, Start, Step};
 pub use score::Score;
@@ -73,12 +78,12 @@ pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), Problem> {
 
 /// An incomplete last line. Only a process that ended while writing leaves one.
 pub fn torn(path: &Path) -> Result<Option<String>, Problem> {
-    Ok(read_lines(path)?.torn)
+    Ok(read_lines(path, TAG)?.torn)
 }
 
 /// The records of a log, and the chain after each.
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), Problem> {
-    let Read { heads, lines, complete: _, torn: _ } = read_lines(path)?;
+    let Read { heads, lines, complete: _, torn: _ } = read_lines(path, TAG)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
         let position = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
@@ -112,7 +117,7 @@ impl Log {
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
         // A new file's name is part of the folder, so sync the folder.
         sync_folder(parent(path)).map_err(write)?;
-        let Read { heads, lines, complete, torn } = read_lines(path)?;
+        let Read { heads, lines, complete, torn } = read_lines(path, TAG)?;
         if torn.is_some() {
             file.set_len(complete).and_then(|()| file.sync_all()).map_err(write)?;
         }
@@ -164,13 +169,13 @@ impl Log {
     /// Writes the next record, or finds it in the log with the same bytes.
     pub fn append(&mut self, record: &Record, faults: &Faults) -> Result<Appended, Problem> {
         let text = record.text();
-        let head = chain(self.head, &text);
+        let head = chain(TAG, self.head, &text);
         let line = with_chain(&text, head);
         if let Some(logged) = self.to_prove.last() {
             // A line from before questions were logged one by one is compared only by the members it has.
             let before = Record::parse(logged);
             let as_logged = before.map_or_else(|| text.clone(), |b| record.as_logged(&b).text());
-            let head = chain(self.head, &as_logged);
+            let head = chain(TAG, self.head, &as_logged);
             if *logged != with_chain(&as_logged, head) {
                 return Err(differs(&self.path, logged, record));
             }
@@ -208,9 +213,9 @@ impl Log {
 }
 
 /// The chain after `text`: the digest of the chain before it and the text.
-fn chain(before: Option<Digest>, text: &str) -> Digest {
+fn chain(tag: &str, before: Option<Digest>, text: &str) -> Digest {
     let before = before.map_or_else(String::new, |digest| digest.to_string());
-    Digest::of(TAG, &format!("{before}\n{text}"))
+    Digest::of(tag, &format!("{before}\n{text}"))
 }
 
 /// A record's object with the chain as its last member.
@@ -226,7 +231,8 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
     Some((format!("{text}}}"), Digest::parse(digits)?))
 }
 
-fn read_lines(path: &Path) -> Result<Read, Problem> {
+/// Reads a log whose chain has this tag.
+fn read_lines(path: &Path, tag: &str) -> Result<Read, Problem> {
     let mut read = Read::default();
     let mut number = 0;
     let lines_read = disk::each_line(path, |line| {
@@ -239,7 +245,7 @@ fn read_lines(path: &Path) -> Result<Read, Problem> {
         match parts {
             None => read.torn = Some(String::from_utf8_lossy(line).into_owned()),
             Some((text, (body, claimed))) => {
-                let head = chain(read.heads.last().copied(), &body);
+                let head = chain(tag, read.heads.last().copied(), &body);
                 if head != claimed {
                     let (head, claimed) = (head.short(), claimed.short());
                     let what = format!("its chain should be {head}, but is {claimed}");
@@ -301,7 +307,7 @@ mod tests {
             loss: Some(loss),
             grad_norm: 0.1,
             lr: 1e-3,
-            batch: Digest::of("batch", &step.to_string()),
+            batch: Some(Digest::of("batch", &step.to_string())),
             counted: 40 + step,
             terms: [None; compiler::plan::TERMS.len()],
         })

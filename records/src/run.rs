@@ -5,6 +5,7 @@
 //!
 //! A folder belongs to one lock for ever; files are replaced whole; foreign files are neither read nor deleted.
 
+mod elsewhere;
 mod errors;
 mod event;
 mod kernels;
@@ -28,6 +29,7 @@ pub use kernels::{KernelNames, Kernels, kernel_lines};
 pub use kernels::{is_path, parse as parse_kernels, wrong as wrong_kernels};
 pub(crate) use watch::in_place;
 
+pub use elsewhere::{refuse_elsewhere, trained_elsewhere};
 pub use owner::{belongs, experiment_from_text, lock_from_text, of_another_version};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 use watch::Watched;
@@ -93,6 +95,16 @@ impl Paths {
         self.folder.join("attestation.toml.sig")
     }
 
+    /// The trainer record of a run that was trained elsewhere.
+    pub fn trainer(&self) -> PathBuf {
+        self.folder.join("trainer.toml")
+    }
+
+    /// canonc's evaluations of a run that was trained elsewhere.
+    pub fn evaluations(&self) -> PathBuf {
+        self.folder.join("evaluations.jsonl")
+    }
+
     /// The file that a process locks while it writes to the folder.
     pub fn writer(&self) -> PathBuf {
         self.folder.join("writer")
@@ -122,11 +134,12 @@ impl RunFolder {
             let path = path.to_owned();
             move |error: io::Error| cannot_write(&path, &error)
         };
+        refuse_elsewhere(&paths)?;
         fs::create_dir_all(folder).map_err(io(folder))?;
         faults.pass(Point::FolderMade).map_err(io(folder))?;
         refuse_strange(&paths)?;
         refuse_links(&paths)?;
-        let writer = hold(&paths.writer())?;
+        let writer = hold(&paths)?;
         sweep(folder).map_err(io(folder))?;
         let recorded = match disk::read_text(&paths.lock(), disk::SMALL) {
             Ok(recorded) => Some(recorded),
@@ -260,8 +273,10 @@ fn refuse_strange(paths: &Paths) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Takes the writer's lock, or returns an error that names its holder.
-fn hold(path: &Path) -> Result<File, Problem> {
+/// Takes the writer's lock of a run's folder, or returns an error that names its holder. The system releases it however
+/// the process ends.
+pub fn hold(paths: &Paths) -> Result<File, Problem> {
+    let path = &paths.writer();
     let write = |error: io::Error| cannot_write(path, &error);
     let mut file = OpenOptions::new()
         .read(true)

@@ -10,6 +10,7 @@ mod log;
 mod own;
 mod report;
 mod timings;
+mod elsewhere;
 
 use std::io;
 use std::path::Path;
@@ -25,13 +26,14 @@ use crate::init;
 use crate::initial::NamedWeights;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
-use crate::run::{POINTER, Paths, cannot_read, experiment_from_text};
+use crate::run::{POINTER, Paths, cannot_read, experiment_from_text, trained_elsewhere};
 use crate::weights::WeightSource;
 use data::text::index::TextIndex;
 
+pub use elsewhere::times as times_elsewhere;
 pub use log::{REMADE, Remake, plausible};
 pub use own::{check as check_own, intact};
-pub use report::{Claim, Subject, VerifyReport};
+pub use report::{Claim, Subject, TrainedBy, VerifyReport};
 pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
@@ -63,6 +65,11 @@ pub fn verify(
         return Ok(report);
     }
     let Some((text, experiment)) = read_lock(&paths, &mut report)? else { return Ok(report) };
+    if trained_elsewhere(&paths) {
+        elsewhere::check(&paths, &experiment, (&text, documents, which), &mut report)?;
+        return Ok(report);
+    }
+    report.trained_by = TrainedBy::Canonc { shown: false };
     let (attestation, circumstances) = match attestation(&paths) {
         None => (None, None),
         Some(Ok((attestation, circumstances))) => (Some(Ok(attestation)), Some(circumstances)),
@@ -81,7 +88,8 @@ pub fn verify(
     // A diverged run ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
     let ends = checkpoints::Ends { last, finished };
-    let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
+    let logged = log.as_ref();
+    let saved = checkpoints::check(&paths, &experiment, &names, (logged, None), ends, &mut report)?;
     let last_is_there = paths.checkpoints().join(name_of(last)).exists();
     let run = ended::RecordedEnd {
         begun: finished || log.as_ref().is_some_and(|log| log.steps().next().is_some()),
@@ -107,7 +115,7 @@ pub fn verify(
     }
     let evidence = attested::Evidence { log: log.as_ref(), saved, last_is_there, finished };
     attested::check(&paths, &experiment, attestation, evidence, &mut report);
-    other_files(&paths, &mut report)?;
+    other_files(&paths, &FILES, &mut report)?;
     report_trusted(log.as_ref(), &mut report);
     Ok(report)
 }
@@ -133,11 +141,14 @@ fn read_lock(
     Ok(Some((text, experiment)))
 }
 
+/// A lock's text, the documents that its data are made of, and how many batches to make again.
+type Inputs<'a> = (&'a str, Option<Arc<TextIndex>>, Remake);
+
 /// Checks what the lock and the documents say about the log's lines.
 fn check_log(
     log: &Log,
     experiment: &Experiment,
-    (text, documents, which): (&str, Option<Arc<TextIndex>>, Remake),
+    (text, documents, which): Inputs<'_>,
     report: &mut VerifyReport,
 ) {
     log::check_rates(log, experiment, report);
@@ -245,7 +256,7 @@ fn special_files(paths: &Paths, report: &mut VerifyReport) {
                 }
             }
             Ok(metadata) if metadata.is_dir() => {
-                let mut files = FILES.iter().chain(&CHECKPOINT_FILES);
+                let mut files = FILES.iter().chain(&elsewhere::FILES).chain(&CHECKPOINT_FILES);
                 if files.any(|file| path.file_name().is_some_and(|name| name == *file)) {
                     report.broken(format!("{name} is a folder, but should be a file"));
                 }
@@ -359,12 +370,12 @@ fn check_named(
 }
 
 /// Refuses files in the folder that do not belong to a run; hidden files, which nothing reads, are named.
-fn other_files(paths: &Paths, report: &mut VerifyReport) -> Result<(), Problem> {
+fn other_files(paths: &Paths, files: &[&str], report: &mut VerifyReport) -> Result<(), Problem> {
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);
     let (mut strange, mut hidden) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
-        if name != "checkpoints" && !FILES.contains(&name.as_str()) {
+        if name != "checkpoints" && !files.contains(&name.as_str()) {
             if name.starts_with('.') { hidden.push(name) } else { strange.push(name) }
         }
     }

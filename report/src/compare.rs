@@ -22,6 +22,7 @@ mod pair;
 mod question_split;
 mod metric_facts;
 mod family;
+mod trainers;
 mod warnings;
 mod facts;
 mod cells;

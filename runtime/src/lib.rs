@@ -19,6 +19,7 @@ pub mod evaluate;
 pub mod train;
 pub mod replay;
 pub mod reproduce;
+pub mod elsewhere;
 pub mod selftest;
 
 /// The words of libtorch that requests and results are written in.

@@ -238,7 +238,7 @@ impl State {
             loss: mean_loss(*loss_sum, counted),
             grad_norm: *grad_norm,
             lr,
-            batch: digest_of(digest_of_windows(&windows)),
+            batch: Some(digest_of(digest_of_windows(&windows))),
             counted,
             terms,
         })

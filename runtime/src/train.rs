@@ -7,6 +7,7 @@ mod alternate;
 mod evaluation;
 mod follow;
 mod history;
+mod begun;
 mod machine;
 mod memory;
 mod save;
@@ -234,6 +235,12 @@ impl<'a> TrainingRun<'a> {
         for Refused { name, why } in refused.clone() {
             tell(Event::CheckpointRefused { name, why })?;
         }
+        let (records, heads) = metrics::read_with_heads(&folder.paths.metrics())?;
+        let line = machine::line(&facts_of(options));
+        if checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.manifest.step > 0) {
+            let here = options.ranks.is_none().then_some(line.as_str());
+            begun::check(&folder.paths, job, &records, &trainer, machine, here)?;
+        }
         let state = first_state(job, machine, &store, checkpoint.as_ref(), division)?;
         if let Some(checkpoint) = &checkpoint {
             log.go_on_after(checkpoint.manifest.chain);
@@ -242,8 +249,7 @@ impl<'a> TrainingRun<'a> {
         }
         let saved = checkpoint.map(|checkpoint| checkpoint.manifest);
         let ahead = read_ahead(job, &state);
-        tell(Event::Started { step: state.step, machine: machine::line(&facts_of(options)) })?;
-        let (records, heads) = metrics::read_with_heads(&folder.paths.metrics())?;
+        tell(Event::Started { step: state.step, machine: line })?;
         let counted = logged_targets(&records, state.step);
         let evaluation_due = evaluation::is_due(job, log.head(), (&records, &heads));
         // If the run diverged and the last process ended after saving the last state, only the attestation is missing.

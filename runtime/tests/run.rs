@@ -9,6 +9,7 @@ mod run {
     mod damage;
     mod data;
     mod dropout;
+    mod elsewhere;
     mod families;
     mod forger;
     mod forgeries;

@@ -150,7 +150,7 @@ fn finish_as(
             loss: Some(if outcome.diverged == Some(step) { f64::INFINITY } else { loss(step) }),
             grad_norm: 1.0 / step as f64,
             lr: rate(step - 1),
-            batch: Digest::of("batch", &format!("{stream} {step}")),
+            batch: Some(Digest::of("batch", &format!("{stream} {step}"))),
             counted: 10,
             terms: [None; compiler::plan::TERMS.len()],
         }));

@@ -15,10 +15,16 @@ use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 /// A reader that takes the bytes of a file.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 21] = [
+const READERS: [(&str, Reader); 23] = [
     ("allowed", |bytes| drop(text(bytes).map(sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
+    ("external", |bytes| {
+        let path = file("external.jsonl", bytes);
+        drop(records::metrics::read_external(&path));
+        drop(records::metrics::read_measurements(&path));
+        drop(text(bytes).map(records::attest::Attested::parse));
+    }),
     ("curves", |bytes| drop(text(bytes).map(audit::curves::Curves::parse))),
     ("huggingface", |bytes| tokenizer(Kind::File(TokenizerKind::HuggingFace), bytes)),
     ("import", |bytes| {
@@ -53,6 +59,7 @@ const READERS: [(&str, Reader); 21] = [
     ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
     ("signature", |bytes| drop(text(bytes).map(|text| sign::check(b"message", text)))),
     ("table", |bytes| drop(text(bytes).map(|text| audit::table("table.tsv", text)))),
+    ("trainer", |bytes| drop(text(bytes).map(lab::trainer::TrainerRecord::parse))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];
 

@@ -417,14 +417,16 @@ fn run(folder: &Path) -> Result<Source, Failure> {
     };
     let place = paths.checkpoints().join(&latest);
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
-    let manifest = checkpoint::verify(&place, &slots)
+    let manifest = checkpoint::verify_of(&place, &slots, attestation.trainer_digest())
         .map_err(|why| Failure::finding(why).at(shown(&place)))?;
     weights::refuse_unattested(&paths, &place, &manifest, &attestation)?;
     let weights = place.join(checkpoint::Part::Weights.file());
+    let by = attestation.trainer.as_ref();
+    let by = by.map_or_else(String::new, |one| format!(", trained elsewhere by {}", one.words()));
     Ok(Source {
         compiled: experiment.arch.compiled.clone(),
         known: Some(Known {
-            of: Some(format!("of {latest}")),
+            of: Some(format!("of {latest}{by}")),
             step: Some(manifest.step),
             attested: Some(manifest.weights.file),
         }),

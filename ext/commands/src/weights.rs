@@ -10,7 +10,7 @@ use compiler::program::Compiled;
 use interop::record::ImportRecord;
 use interop::source::file_of;
 use lab::experiment::Experiment;
-use records::attest::Attestation;
+use records::attest::Attested;
 use records::checkpoint::{self, Manifest, Part, Pointer};
 use records::run::{POINTER, Paths};
 
@@ -63,8 +63,8 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
     };
     let saved = run.checkpoints().join(&latest);
     if let Some(attested) = attestation(&run) {
-        let manifest =
-            checkpoint::manifest(&saved).map_err(|fault| broken(format!("{latest}: {fault}")))?;
+        let manifest = checkpoint::manifest_of(&saved, attested.trainer_digest())
+            .map_err(|fault| broken(format!("{latest}: {fault}")))?;
         if attested.diverged.is_none() {
             refuse_unattested(&run, &saved, &manifest, &attested)?;
         }
@@ -78,7 +78,7 @@ pub fn refuse_unattested(
     run: &Paths,
     saved: &Path,
     manifest: &Manifest,
-    attested: &Attestation,
+    attested: &Attested,
 ) -> Result<(), Failure> {
     let actual = (manifest.lock, manifest.step, manifest.weights.tensors);
     let wanted = (attested.lock, attested.steps, attested.weights);

@@ -8,6 +8,7 @@ use crate::field::{self, FieldValue, TABLE};
 /// A verdict's note on a carried field.
 const READ_ELSEWHERE: &str = "another trainer reads it and it can affect results there";
 const NOT_READ: &str = "canonc runs both arms and does not read it";
+const NOT_READ_BY_PYTORCH: &str = "pytorch runs both arms by canonc.torch, which does not read it";
 const NOT_BOUND: &str = "canonc runs both arms and does not read it; bind both arms to one text, since it has no digest yet";
 
 /// Whether a field records the source or the tokenization of text.
@@ -19,8 +20,8 @@ impl Judge<'_> {
     /// The trainer that runs both arms.
     pub(super) fn trainer(&self) -> Trainer {
         match self.sides.map(|side| side.trainer) {
-            [Trainer::Canonc, Trainer::Canonc] => Trainer::Canonc,
-            [Trainer::Any | Trainer::Canonc, Trainer::Any | Trainer::Canonc] => Trainer::Any,
+            [one, other] if one == other => one,
+            [_, _] => Trainer::Any,
         }
     }
 
@@ -42,8 +43,9 @@ impl Judge<'_> {
                 cosmetic.push(change.note(NOT_BOUND));
             }
             (Trainer::Canonc, true) => cosmetic.push(change.note(NOT_READ)),
+            (Trainer::Pytorch, true) => cosmetic.push(change.note(NOT_READ_BY_PYTORCH)),
             // Only one arm has it. The field that brings it is listed instead.
-            (Trainer::Any | Trainer::Canonc, false) => cosmetic.push(change),
+            (Trainer::Any | Trainer::Canonc | Trainer::Pytorch, false) => cosmetic.push(change),
         }
     }
 

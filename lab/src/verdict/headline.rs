@@ -1,6 +1,6 @@
 //! A verdict in one line, and the treatment that would cover everything that differs.
 
-use super::model::{CANON, Change, Declared, Outcome, Subject, Trainer, Verdict};
+use super::model::{CANON, Change, Declared, Outcome, Subject, Verdict};
 use crate::field::{self, FieldDef};
 
 impl Verdict {
@@ -19,9 +19,9 @@ impl Verdict {
         let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
         // If only one arm has a field, the field that brings it is mentioned instead.
         let both = |change: &Change| change.a.is_some() && change.b.is_some();
-        let excused = self.trainer == Trainer::Canonc
-            && self.cosmetic.iter().any(|change| change.is_carried() && both(change));
-        let run = if excused { "; canonc runs both arms" } else { "" };
+        let excused = self.cosmetic.iter().any(|change| change.is_carried() && both(change));
+        let word = self.trainer.word().filter(|_| excused);
+        let run = word.map_or_else(String::new, |word| format!("; {word} runs both arms"));
         let assumed = format!("{data}{run}");
         match self.outcome {
             Outcome::Identical => format!("identical{assumed}"),

@@ -21,30 +21,36 @@ pub enum Trainer {
     Any,
     /// canonc, which ignores the keys that it only carries for other trainers.
     Canonc,
+    /// PyTorch by `canonc.torch`, which ignores them too.
+    Pytorch,
 }
 
 impl Trainer {
     /// Words that may be declared.
-    pub const WORDS: &'static [&'static str] = &["canonc"];
+    pub const WORDS: &'static [&'static str] = &["canonc", "pytorch"];
 
     /// The declared word, if any.
     pub fn word(self) -> Option<&'static str> {
         match self {
             Trainer::Any => None,
             Trainer::Canonc => Some("canonc"),
+            Trainer::Pytorch => Some("pytorch"),
         }
     }
 
     /// The trainer that this word declares.
     pub fn parse(word: &str) -> Option<Trainer> {
-        (word == "canonc").then_some(Trainer::Canonc)
+        [Trainer::Canonc, Trainer::Pytorch].into_iter().find(|known| known.word() == Some(word))
     }
 
     /// Reads the value from a comparison file or its lock.
     pub(crate) fn read(value: &DeValue<'_>) -> Result<Trainer, String> {
         let word = field::string(value).and_then(Trainer::parse);
         word.ok_or_else(|| {
-            format!("{} is not \"canonc\"; leave it out for any other trainer", shown(value))
+            format!(
+                "{} is neither \"canonc\" nor \"pytorch\"; leave it out for any other trainer",
+                shown(value)
+            )
         })
     }
 }
@@ -187,6 +193,8 @@ pub struct Verdict {
     pub assumed: Vec<String>,
     /// The declared trainer of both arms.
     pub trainer: Trainer,
+    /// Who trained the two runs, in words, if their folders were compared and one was trained elsewhere.
+    pub trainers: Option<[String; 2]>,
     /// The treatment's entries, each with its changes.
     pub treatment: Vec<Declared>,
     /// Differences outside the treatment that could change a result.

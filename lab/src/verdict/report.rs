@@ -28,6 +28,15 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     if let Some(trainer) = verdict.trainer.word() {
         let _ = writeln!(out, "  {trainer} runs both arms, as declared");
     }
+    match &verdict.trainers {
+        Some([a, b]) if a == b => {
+            let _ = writeln!(out, "  both were trained by {a}");
+        }
+        Some([a, b]) => {
+            let _ = writeln!(out, "  a was trained by {a}, b by {b}");
+        }
+        None => {}
+    }
     let exact = |change: &Change| field::find(&change.path).is_some_and(|def| def.exact);
     if verdict.platform.iter().any(|change| !exact(change)) {
         out += "  the platforms differ: results may differ by rounding, which an audit of the pair counts as a confound\n";
@@ -224,6 +233,8 @@ pub struct DiffReport {
     pub assumed: Vec<String>,
     /// The declared trainer of both arms; null if none was declared.
     pub trainer: Option<&'static str>,
+    /// Who trained the two runs; null if no run was trained elsewhere.
+    pub trainers: Option<[String; 2]>,
     /// The treatment's entries, each with its changes.
     pub treatment: Vec<ReportEntry>,
     /// Differences outside the treatment that could change a result.
@@ -316,6 +327,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> DiffReport {
         outcome,
         assumed,
         trainer,
+        trainers,
         treatment,
         confounds,
         consequences,
@@ -345,6 +357,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> DiffReport {
         exploratory: exploratory && !treatment.is_empty(),
         assumed: assumed.clone(),
         trainer: trainer.word(),
+        trainers: trainers.clone(),
         treatment: treatment
             .iter()
             .map(|declared| ReportEntry {

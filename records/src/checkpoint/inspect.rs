@@ -24,6 +24,15 @@ pub(super) struct Inspected {
     pub(super) tensors: Result<Digest, String>,
 }
 
+/// The header that a file must have, with its one metadata entry.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Header<'a> {
+    /// Byte for byte as canonc writes it.
+    Ours(&'a str),
+    /// Of any writer: the same tensors at the same positions, and this entry.
+    Any(&'a str),
+}
+
 /// The digest of the whole file.
 pub(super) fn digest(path: &Path) -> io::Result<Digest> {
     let mut file = DigestingReader::open(path)?;
@@ -32,7 +41,7 @@ pub(super) fn digest(path: &Path) -> io::Result<Digest> {
 }
 
 /// Reads the whole file.
-pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
+pub(super) fn inspect(path: &Path, header: Header<'_>, slots: &[Slot]) -> io::Result<Inspected> {
     let mut file = DigestingReader::open(path)?;
     // A longer file is not read, since it cannot hold these tensors.
     let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
@@ -59,17 +68,15 @@ pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<I
 
 fn read_tensors(
     file: &mut DigestingReader,
-    header: &str,
+    header: Header<'_>,
     slots: &[Slot],
 ) -> io::Result<Result<Digest, String>> {
-    let expected = match head_of(header, slots) {
-        Ok(expected) => expected,
-        Err(reason) => return Ok(Err(reason)),
+    let read = match header {
+        Header::Ours(entry) => read_our_head(file, entry, slots)?,
+        Header::Any(entry) => read_any_head(file, entry, slots)?,
     };
-    let mut head = Vec::with_capacity(expected.len());
-    file.pass(expected.len() as u64, |bytes| head.extend_from_slice(bytes))?;
-    if head != expected {
-        return Ok(Err(other_head(file, &mut head, header, slots)?));
+    if let Err(reason) = read {
+        return Ok(Err(reason));
     }
     let mut digests = TensorDigests::default();
     for slot in slots {
@@ -84,6 +91,51 @@ fn read_tensors(
         digests.push(slot, hasher.finalize());
     }
     Ok(Ok(digests.finish()))
+}
+
+/// Reads a header that must be canonc's, byte for byte.
+fn read_our_head(
+    file: &mut DigestingReader,
+    entry: &str,
+    slots: &[Slot],
+) -> io::Result<Result<(), String>> {
+    let expected = match head_of(entry, slots) {
+        Ok(expected) => expected,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let mut head = Vec::with_capacity(expected.len());
+    file.pass(expected.len() as u64, |bytes| head.extend_from_slice(bytes))?;
+    if head == expected {
+        return Ok(Ok(()));
+    }
+    other_head(file, &mut head, entry, slots).map(Err)
+}
+
+/// Reads a header of any writer, whose tensors must be these, one after the other in this order.
+fn read_any_head(
+    file: &mut DigestingReader,
+    entry: &str,
+    slots: &[Slot],
+) -> io::Result<Result<(), String>> {
+    let mut head = Vec::new();
+    file.pass(8, |bytes| head.extend_from_slice(bytes))?;
+    let Some(metadata) = metadata(file, &mut head)? else { return Ok(Err(NOT_ONE.to_owned())) };
+    let mut offset = 0;
+    let in_place = |slot: &Slot| {
+        let start = offset;
+        offset += 4 * slot.elements();
+        metadata.info(&slot.path).is_some_and(|info| {
+            let dtype = info.dtype == Dtype::F32 && info.shape == slot.shape;
+            dtype && info.data_offsets == (start, offset)
+        })
+    };
+    let count = metadata.tensors().len();
+    let named = metadata.metadata().as_ref().and_then(|entries| entries.get("canonc"));
+    if slots.iter().all(in_place) && count == slots.len() && named.is_some_and(|n| n == entry) {
+        return Ok(Ok(()));
+    }
+    let otherwise = "its tensors are not in the order of the manifest, one after the other";
+    Ok(Err(describe(&metadata, entry, slots, otherwise)))
 }
 
 /// A file that several processes have written.
@@ -147,23 +199,29 @@ fn other_head(
     header: &str,
     slots: &[Slot],
 ) -> io::Result<String> {
-    let not_one = || Ok("it is not a safetensors file".to_owned());
+    let metadata = metadata(file, head)?;
+    let otherwise = "its header is not as canonc writes it for these tensors";
+    let described = metadata.map(|metadata| describe(&metadata, header, slots, otherwise));
+    Ok(described.unwrap_or_else(|| NOT_ONE.to_owned()))
+}
+
+const NOT_ONE: &str = "it is not a safetensors file";
+
+/// The header of a file of which `head` has been read; `None` if it has none.
+fn metadata(file: &mut DigestingReader, head: &mut Vec<u8>) -> io::Result<Option<Metadata>> {
     let Some(length) = head.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
-        return not_one();
+        return Ok(None);
     };
     if length > MOST_HEADER {
-        return not_one();
+        return Ok(None);
     }
     let missing = (length + 8).saturating_sub(head.len() as u64);
     file.pass(missing, |bytes| head.extend_from_slice(bytes))?;
     let json = usize::try_from(length + 8).ok().and_then(|end| head.get(8..end));
-    let Some(metadata) = json.and_then(|json| serde_json::from_slice::<Metadata>(json).ok()) else {
-        return not_one();
-    };
-    Ok(describe(&metadata, header, slots))
+    Ok(json.and_then(|json| serde_json::from_slice::<Metadata>(json).ok()))
 }
 
-fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
+fn describe(metadata: &Metadata, header: &str, slots: &[Slot], otherwise: &str) -> String {
     for Slot { path, shape, moments: _ } in slots {
         match metadata.info(path) {
             None => return format!("it has no tensor {path}"),
@@ -183,9 +241,7 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
     }
     let written = metadata.metadata().as_ref().and_then(|entries| entries.get("canonc"));
     match written {
-        Some(written) if written == header => {
-            "its header is not as canonc writes it for these tensors".to_owned()
-        }
+        Some(written) if written == header => otherwise.to_owned(),
         Some(written) => {
             format!("it claims to belong to {written}, but it should belong to {header}")
         }

@@ -15,7 +15,7 @@ use super::files;
 use super::manifest::{self, Manifest};
 use super::names::{Pointer, name_of, names, pointer, set_aside, step_of};
 use super::state::{Content, PARTS, Part, ReadTensor, Slot, WriteTensor};
-use super::verify::verify;
+use super::verify::verify_of;
 use crate::fault::{Faults, Point};
 use crate::run::{POINTER, UNFINISHED, cannot_write, replace, sync_folder, unfinished};
 
@@ -26,6 +26,8 @@ pub struct Store {
     pub(super) lock: Digest,
     /// Every parameter, in parameter order.
     pub(super) slots: Vec<Slot>,
+    /// The trainer record of a run that another engine trained.
+    trainer: Option<Digest>,
     /// Checkpoints that this process has verified.
     verified: BTreeSet<String>,
 }
@@ -51,7 +53,12 @@ pub struct SavedCheckpoint {
 impl Store {
     /// The checkpoints in a run's folder `checkpoints/`, for this lock and these parameters. Reads nothing yet.
     pub fn new(folder: PathBuf, lock: Digest, slots: Vec<Slot>) -> Store {
-        Store { folder, lock, slots, verified: BTreeSet::new() }
+        Store { folder, lock, slots, trainer: None, verified: BTreeSet::new() }
+    }
+
+    /// The checkpoints of a run that another engine trained, with this trainer record. They are only read.
+    pub fn of_trainer(folder: PathBuf, lock: Digest, slots: Vec<Slot>, trainer: Digest) -> Store {
+        Store { trainer: Some(trainer), ..Store::new(folder, lock, slots) }
     }
 
     /// Writes a checkpoint and moves the pointer to it.
@@ -81,9 +88,17 @@ impl Store {
         let name = name_of(step);
         let folder = self.folder.join(&name);
         let temporary = self.temporary(step);
+        let trainer = self.trainer;
         let [weights, first_moment, second_moment] = contents;
-        let manifest =
-            Manifest { lock: self.lock, step, chain, weights, first_moment, second_moment };
+        let manifest = Manifest {
+            lock: self.lock,
+            trainer,
+            step,
+            chain,
+            weights,
+            first_moment,
+            second_moment,
+        };
         let path = temporary.join(manifest::FILE);
         replace(&path, manifest.text().as_bytes(), || Ok(()))
             .and_then(|()| sync_folder(&temporary))
@@ -146,7 +161,9 @@ impl Store {
                 })();
                 pruned.map_err(|error| failed(&folder, &error))?;
                 self.verified.remove(&name);
-            } else if self.verified.contains(&name) || verify(&folder, &self.slots).is_ok() {
+            } else if self.verified.contains(&name)
+                || verify_of(&folder, &self.slots, self.trainer).is_ok()
+            {
                 self.verified.insert(name);
                 kept += 1;
             }
@@ -277,7 +294,7 @@ impl Store {
     fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, String> {
         let folder = self.folder.join(name);
         // The tensors of another lock or step may well differ.
-        let manifest = manifest::read(&folder)?;
+        let manifest = manifest::read_of(&folder, self.trainer)?;
         if manifest.lock != self.lock {
             return Err(format!(
                 "it belongs to lock {}, not {}",
@@ -294,7 +311,7 @@ impl Store {
                 manifest.step
             ));
         }
-        verify(&folder, &self.slots)
+        verify_of(&folder, &self.slots, self.trainer)
     }
 
     /// The entries of a part's file.
@@ -350,9 +367,11 @@ impl Store {
         folder: &Path,
         manifest: &Manifest,
     ) -> Result<(), Problem> {
-        let saved = manifest::read(folder).and_then(|saved| match saved.lock == manifest.lock {
-            true => verify(folder, &self.slots),
-            false => Ok(saved),
+        let saved = manifest::read_of(folder, self.trainer).and_then(|saved| {
+            match saved.lock == manifest.lock {
+                true => verify_of(folder, &self.slots, self.trainer),
+                false => Ok(saved),
+            }
         });
         let replaced = match saved {
             Ok(saved) if saved == *manifest => fs::remove_dir_all(temporary),

@@ -19,7 +19,7 @@ fn log_of(expected: Expected<'_>) -> Vec<Record> {
     let Digests { train: lock, eval, platform: _ } = expected.digests;
     let mut records = vec![Record::Start(Start { lock, eval, initial: lock })];
     for step in 1..=expected.steps {
-        let (loss, batch) = (4.0 / step as f64, Digest::of("batch", &step.to_string()));
+        let (loss, batch) = (4.0 / step as f64, Some(Digest::of("batch", &step.to_string())));
         records.push(Record::Step(Step {
             step,
             loss: Some(loss),

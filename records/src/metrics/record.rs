@@ -49,8 +49,8 @@ pub struct Step {
     pub grad_norm: f64,
     /// Learning rate of the update.
     pub lr: f64,
-    /// Digest of the step's windows, in order.
-    pub batch: Digest,
+    /// Digest of the step's windows, in order; `None` if another engine trained and did not compute it.
+    pub batch: Option<Digest>,
     /// Number of targets that counted.
     pub counted: u64,
     /// The auxiliary losses that the recipe weighs, in the order of [`TERMS`]: summed over layers, mean over
@@ -99,8 +99,10 @@ impl Record {
                 "{{\"kind\":\"start\",\"version\":2,\"lock\":\"{lock}\",\"eval\":\"{eval}\",\"initial\":\"{initial}\"}}"
             ),
             Record::Step(Step { step, loss, grad_norm, lr, batch, counted, terms }) => {
+                let batch =
+                    batch.map_or_else(|| "null".to_owned(), |digest| format!("\"{digest}\""));
                 let mut text = format!(
-                    "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}",
+                    "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":{batch},\"counted\":{counted}",
                     optional(*loss),
                     float(*grad_norm),
                     float(*lr),
@@ -168,7 +170,7 @@ impl Record {
                 eval: members.digest("eval")?,
                 initial: members.digest("initial")?,
             })),
-            "step" => members.step().map(Record::Step),
+            "step" => members.step().filter(|step| step.batch.is_some()).map(Record::Step),
             "eval" => members.evaluation().map(Record::Evaluation),
             _ => None,
         }
@@ -232,14 +234,14 @@ fn optional(value: Option<f64>) -> String {
 
 /// A mean over `counted` values; `None` if the count is 0, even if an older canonc wrote a number there.
 /// The members of a line.
-struct Members<'a>(&'a Value);
+pub(super) struct Members<'a>(pub(super) &'a Value);
 
 impl Members<'_> {
-    fn digest(&self, name: &str) -> Option<Digest> {
+    pub(super) fn digest(&self, name: &str) -> Option<Digest> {
         Digest::parse(self.0.get(name)?.as_str()?)
     }
 
-    fn count(&self, name: &str) -> Option<u64> {
+    pub(super) fn count(&self, name: &str) -> Option<u64> {
         self.0.get(name)?.as_u64()
     }
 
@@ -251,7 +253,7 @@ impl Members<'_> {
         read_mean(self.0.get(name)?, self.count("counted")?)
     }
 
-    fn step(&self) -> Option<Step> {
+    pub(super) fn step(&self) -> Option<Step> {
         let mut terms = [None; TERMS.len()];
         for (term, name) in terms.iter_mut().zip(TERMS) {
             if let Some(value) = self.0.get(name) {
@@ -266,13 +268,16 @@ impl Members<'_> {
             },
             grad_norm: self.float("grad_norm")?,
             lr: self.float("lr")?,
-            batch: self.digest("batch")?,
+            batch: match self.0.get("batch")?.is_null() {
+                true => None,
+                false => Some(self.digest("batch")?),
+            },
             counted: self.count("counted")?,
             terms,
         })
     }
 
-    fn evaluation(&self) -> Option<Evaluation> {
+    pub(super) fn evaluation(&self) -> Option<Evaluation> {
         let answers = self.0.get(EXACT_MATCH)?.as_object()?.iter();
         let measures = match self.0.get("measures") {
             None => BTreeMap::new(),
@@ -404,8 +409,15 @@ mod tests {
     fn a_mean_over_nothing_is_null_and_older_logs_zero_is_read_as_that() {
         let digest = Digest::of("test", "");
         let (step, terms) = (2, [None; TERMS.len()]);
-        let step =
-            Step { step, loss: None, grad_norm: 0.0, lr: 0.5, batch: digest, counted: 0, terms };
+        let step = Step {
+            step,
+            loss: None,
+            grad_norm: 0.0,
+            lr: 0.5,
+            batch: Some(digest),
+            counted: 0,
+            terms,
+        };
         let mut some = terms;
         some[0] = Some(2.5);
         let weighed = Record::Step(Step { terms: some, ..step.clone() });

@@ -26,13 +26,13 @@ pub(super) struct Ends {
     pub(super) finished: bool,
 }
 
-/// Checks the checkpoints `names`, listed before the log was read. Returns the manifest of the last step's, if it is
+/// Checks the checkpoints `names`, listed before the log was read, of canonc's run or of one with a trainer record. Returns the manifest of the last step's, if it is
 /// valid. In an unfinished run, a missing one was pruned by a concurrent training process.
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
     names: &[String],
-    log: Option<&Log>,
+    (log, trainer): (Option<&Log>, Option<Digest>),
     Ends { last, finished }: Ends,
     report: &mut VerifyReport,
 ) -> Result<Option<Manifest>, Problem> {
@@ -42,7 +42,7 @@ pub(super) fn check(
     let mut saved = None;
     for name in names {
         let of_end = finished && *name == name_of(last);
-        match check_one(&folder, name, experiment, log, &slots, of_end) {
+        match check_one(&folder, name, experiment, (log, trainer), &slots, of_end) {
             Ok(manifest) => {
                 report.recomputed(
                     Subject::Tensors,
@@ -117,12 +117,12 @@ fn check_one(
     folder: &Path,
     name: &str,
     experiment: &Experiment,
-    log: Option<&Log>,
+    (log, trainer): (Option<&Log>, Option<Digest>),
     slots: &[Slot],
     of_end: bool,
 ) -> Result<Manifest, String> {
     let checkpoint_folder = folder.join(name);
-    let claimed = checkpoint::manifest(&checkpoint_folder)?;
+    let claimed = checkpoint::manifest_of(&checkpoint_folder, trainer)?;
     if claimed.lock != experiment.id() {
         return Err(format!(
             "it belongs to lock {}, but the run to {}",
@@ -139,7 +139,7 @@ fn check_one(
     if claimed.step > experiment.budget.steps {
         return Err(format!("the run has {}", dsl::counted(experiment.budget.steps, "step")));
     }
-    let manifest = checkpoint::verify(&checkpoint_folder, slots)?;
+    let manifest = checkpoint::verify_of(&checkpoint_folder, slots, trainer)?;
     if let Some(log) = log {
         let heads = log.heads_after(manifest.step);
         let head = heads.last().copied();

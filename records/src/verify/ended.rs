@@ -159,8 +159,15 @@ fn check_lines(
             }
         }
     }
-    if run.begun && !known.iter().flatten().any(|event| event.kind == "started") {
-        report.broken(format!("{NAME} has no started process, but the log has steps"));
+    let first = known.iter().flatten().find(|event| event.kind == "started");
+    match first.map(|event| event.number("step")) {
+        None if run.begun => {
+            report.broken(format!("{NAME} has no started process, but the log has steps"));
+        }
+        Some(Some(step)) if step > 0 => report.broken(format!(
+            "{NAME}: its first process began at step {step}, so none of canonc's trained the steps before"
+        )),
+        None | Some(_) => {}
     }
 }
 

@@ -42,6 +42,10 @@ pub enum Subject {
     Kernels,
     /// The machines and libraries of the run.
     Machine,
+    /// What an engine says of itself and of how it trained the run.
+    Trainer,
+    /// The updates of the weights from one step to the next.
+    Updates,
     /// The attestation's text and its seal.
     Attestation,
     /// The signer of the attestation.
@@ -73,6 +77,8 @@ impl Subject {
             Subject::Checkpoints => "checkpoints",
             Subject::Kernels => "kernels",
             Subject::Machine => "machine",
+            Subject::Trainer => "trainer record",
+            Subject::Updates => "updates of the weights",
             Subject::Attestation => "attestation",
             Subject::Signature => "who signed",
             Subject::Times => "times",
@@ -99,6 +105,8 @@ pub struct VerifyReport {
     pub recomputed: Vec<Claim>,
     /// Equal to a digest or to another file of the run, which the author of the one could also have written.
     pub checked: Vec<Claim>,
+    /// Of a run that another engine trained: computed again by canonc's kernels, within bounds.
+    pub spot_checked: Vec<Claim>,
     /// Trusted, with the reason.
     pub trusted: Vec<Claim>,
     /// False, with both values.
@@ -111,7 +119,29 @@ pub struct VerifyReport {
     pub about_strays: usize,
     /// Different on a machine that may round differently: neither true nor false here.
     pub undecided: Vec<String>,
+    /// Who trained the run.
+    #[serde(skip)]
+    pub trained_by: TrainedBy,
 }
+
+/// Who trained a run, and what shows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TrainedBy {
+    /// Not a run.
+    #[default]
+    None,
+    /// canonc, by its files; `shown` if steps were trained again on the attested machine, with the same bits.
+    Canonc {
+        /// Whether a replay showed it.
+        shown: bool,
+    },
+    /// Another engine, in words.
+    Elsewhere(String),
+}
+
+/// Said of a run whose files look like canonc's, where no replay showed that canonc trained it.
+const NOT_SHOWN: &str =
+    "; nothing shown here says that canonc trained this run: `--replay` trains steps of it again";
 
 impl VerifyReport {
     /// Adds a claim that was recomputed with an equal result.
@@ -205,12 +235,27 @@ impl VerifyReport {
             }
             if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
         };
+        let (before, spot_checked, after) = match &self.trained_by {
+            TrainedBy::Elsewhere(words) => {
+                let spot_checked = format!("; spot-checked: {}", part(&self.spot_checked));
+                (format!("trained elsewhere, by {words}; "), spot_checked, "")
+            }
+            TrainedBy::Canonc { shown: false } => (String::new(), String::new(), NOT_SHOWN),
+            TrainedBy::Canonc { shown: true } | TrainedBy::None => {
+                (String::new(), String::new(), "")
+            }
+        };
         format!(
-            "recomputed: {}; checked against digests: {}; taken on trust: {}",
+            "{before}recomputed: {}; checked against digests: {}{spot_checked}; taken on trust: {}{after}",
             part(&self.recomputed),
             part(&self.checked),
             part(&self.trusted)
         )
+    }
+
+    /// Adds a claim that canonc's kernels computed again, within bounds, and how much of the subject that is.
+    pub fn spot_checked(&mut self, subject: Subject, part: String, text: impl Into<String>) {
+        self.spot_checked.push(Claim { subject, part: Some(part), text: text.into() });
     }
 }
 

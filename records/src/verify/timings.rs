@@ -247,7 +247,7 @@ mod tests {
 
     fn records(steps: u64) -> Vec<Record> {
         let step = |step| {
-            let (batch, terms) = (Digest::of("test", ""), [None; TERMS.len()]);
+            let (batch, terms) = (Some(Digest::of("test", "")), [None; TERMS.len()]);
             let (loss, grad_norm, lr, counted) = (Some(1.0), 1.0, 1.0, 1);
             Record::Step(Step { step, loss, grad_norm, lr, batch, counted, terms })
         };

@@ -136,6 +136,7 @@ impl Serialize for ArmDocument<'_> {
                 Role::Treatment => "treated",
                 Role::Replicate => "replicate",
             },
+            "trainer": arm.trainers,
             "verdict": design.map(|_| proof.standing(&arm.name)),
             "design": design,
             "controlled": design.map(|_| proof.is_controlled(&arm.name)),

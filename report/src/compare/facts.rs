@@ -63,6 +63,8 @@ pub struct Facts {
 pub(super) struct ArmFacts {
     pub(super) name: String,
     pub(super) role: Role,
+    /// Who trained its runs, in words.
+    pub(super) trainers: Vec<String>,
     /// Costs of one run, derived from its lock.
     pub(super) costs: Option<Costs>,
     /// Measured costs of its runs.
@@ -143,8 +145,12 @@ impl Facts {
             answers_overlap: overlap(EXACT_MATCH),
             judged_label: label(comparison.judged_by(), overlap(comparison.judged_by())),
             warnings: comparison.warnings(),
-            notes: [comparison.proof.begins.clone(), comparison.proof.other_records.notes()]
-                .concat(),
+            notes: [
+                comparison.proof.begins.clone(),
+                comparison.proof.other_records.notes(),
+                comparison.trainer_notes(),
+            ]
+            .concat(),
             analysis,
             tests,
             family,
@@ -240,6 +246,7 @@ impl ArmFacts {
         ArmFacts {
             name: arm.name.clone(),
             role: arm.role,
+            trainers: Comparison::trainers(arm).into_iter().collect(),
             costs,
             measured: Measured::new(arm),
             tuning: Tuning::new(arm, costs),

@@ -31,6 +31,8 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> ArmRun {
         timed_on: Some("here".to_owned()),
         diverged: None,
         batches: Vec::new(),
+        trainer: None,
+        setting: lab::trainer::Setting::default(),
     };
     ArmRun { seed, curves, shown: None }
 }

@@ -12,7 +12,7 @@ use lab::comparison::{Role, Stop};
 use lab::experiment::Seeds;
 
 use disk::{SMALL, read_text};
-use records::attest::Attestation;
+use records::attest::Attested;
 use records::run::Paths;
 
 use dsl::counted;
@@ -332,7 +332,7 @@ fn left_out(comparison: &lab::comparison::Comparison, folder: &Path, used: usize
 
 /// The seeds of a finished run, and the digest of its training text without them.
 fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
-    let attested = Attestation::parse(&read_text(&paths.attestation(), SMALL).ok()?).ok()?;
+    let attested = Attested::parse(&read_text(&paths.attestation(), SMALL).ok()?).ok()?;
     let text = read_text(&paths.lock(), SMALL).ok()?;
     let train = section(&text, "train")?;
     // A lock of another run does not belong to this one.

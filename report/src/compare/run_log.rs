@@ -6,11 +6,12 @@ use std::path::Path;
 use disk::json_lines;
 use dsl::Problem;
 use lab::experiment::Experiment;
-use records::attest::Attestation;
+use lab::trainer::{Setting, TrainerRecord};
+use records::attest::Attested;
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
 use records::run::Paths;
-use records::verify::{TimedRun, plausible, timed_seconds};
+use records::verify::{TimedRun, plausible, timed_seconds, times_elsewhere};
 
 use super::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY, exact_match_of, measure_name};
 use super::question_scores::{question_scores, suite_scores};
@@ -24,6 +25,13 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, Problem> {
     let mut curves = Curves::from_records(&records);
     (curves.windows, curves.samples) =
         (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
+    curves.setting = Setting::of(&[experiment], false);
+    curves.trainer = attestation.trainer.clone();
+    curves.diverged = attestation.diverged;
+    if let Some(trainer) = &attestation.trainer {
+        curves.read_times_elsewhere(&paths, trainer, experiment.budget.steps);
+        return Ok(curves);
+    }
     let run = TimedRun {
         records: &records,
         processes: started(&paths.events()),
@@ -56,12 +64,31 @@ impl Curves {
                 Record::Start(_) => {}
                 Record::Step(step) => {
                     curves.loss.extend(step.loss.map(|loss| (step.step, loss)));
-                    curves.batches.push(step.batch);
+                    // Of another engine's run, as far as it computed them.
+                    let is_next = curves.batches.len() as u64 + 1 == step.step;
+                    curves.batches.extend(step.batch.filter(|_| is_next));
                 }
                 Record::Evaluation(evaluation) => curves.add(evaluation),
             }
         }
         curves
+    }
+
+    /// The step times of another engine's run. They are compared only with times of an equal record.
+    fn read_times_elsewhere(&mut self, paths: &Paths, trainer: &TrainerRecord, last: u64) {
+        let Ok(text) = disk::read_text(&paths.timings(), disk::TEXT) else { return };
+        match times_elsewhere(&text, last) {
+            Ok(mut seconds) => {
+                seconds.sort_by(f64::total_cmp);
+                self.step_seconds = seconds.get(seconds.len() / 2).copied();
+                self.timed_steps = Some(seconds.len() as u64);
+                self.timed_on = Some(trainer.timed_with());
+            }
+            Err(error) => {
+                let folder = paths.folder.display();
+                self.untimed = Some(format!("{folder}: timings.jsonl: {error}"));
+            }
+        }
     }
 
     fn add(&mut self, evaluation: &Evaluation) {
@@ -108,7 +135,7 @@ fn started(events: &Path) -> usize {
 }
 
 /// The timings of two runs are comparable if these texts are equal.
-fn timed_on(attestation: &Attestation) -> Option<String> {
+fn timed_on(attestation: &Attested) -> Option<String> {
     let mut text = attestation.platform.to_string();
     for (fact, value) in &attestation.machine {
         let _ = write!(text, "\n{fact} {value}");

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use compiler::digest::Digest;
 pub use lab::comparison::Role;
+use lab::trainer::{self, Setting, TrainerRecord};
 
 use super::metric::{STEP_TIME, TRAINING_LOSS};
 use super::question_scores::QuestionScores;
@@ -40,8 +41,12 @@ pub struct Curves {
     pub timed_on: Option<String>,
     /// The step at which training diverged. Such a run has no metric values, and ranks below all runs that have.
     pub diverged: Option<u64>,
-    /// Digest of the data of each step, from the first on.
+    /// Digest of the data of each step, from the first on; of another engine's run, as far as it computed them.
     pub batches: Vec<Digest>,
+    /// The record of the engine that trained the run elsewhere; `None` for canonc.
+    pub trainer: Option<TrainerRecord>,
+    /// What decides whether two such records can be compared.
+    pub setting: Setting,
 }
 
 /// One run of an arm.
@@ -122,6 +127,23 @@ impl Curves {
         self.timed_on = self.timed_on.take().map(|on| format!("{on}{IN_FOLDER}{session}"));
     }
 
+    /// The confounds between the trainers of two runs, each in one line.
+    pub fn confounds(&self, other: &Curves) -> Vec<String> {
+        let Setting { bf16, means, noise } = self.setting;
+        let also = other.setting;
+        let setting = Setting {
+            bf16: bf16 || also.bf16,
+            means: means || also.means,
+            noise: noise || also.noise,
+        };
+        trainer::confounds(self.trainer.as_ref(), other.trainer.as_ref(), setting)
+    }
+
+    /// Who trained the run, in words.
+    pub fn trained_by(&self) -> String {
+        self.trainer.as_ref().map_or_else(|| trainer::CANONC.to_owned(), TrainerRecord::described)
+    }
+
     /// The platform and machine, whichever folder the run was timed in.
     pub(super) fn machine(&self) -> Option<&str> {
         let on = self.timed_on.as_deref()?;
@@ -149,8 +171,20 @@ pub(super) fn diverged(runs: &[ArmRun]) -> usize {
     runs.iter().filter(|run| run.curves.diverged.is_some()).count()
 }
 
-/// Pairs of runs with equal seeds.
+/// Pairs of runs with equal seeds. Pairs whose runs were trained by engines that differ in a confound are left out, unless
+/// all pairs are such.
 pub(super) fn paired<'a>(base: &'a [ArmRun], other: &'a [ArmRun]) -> Vec<(&'a ArmRun, &'a ArmRun)> {
+    let all = pairs_of_seeds(base, other);
+    let (alike, mixed): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(one, other)| one.curves.confounds(&other.curves).is_empty());
+    if alike.is_empty() { mixed } else { alike }
+}
+
+/// All pairs of runs with equal seeds.
+pub(super) fn pairs_of_seeds<'a>(
+    base: &'a [ArmRun],
+    other: &'a [ArmRun],
+) -> Vec<(&'a ArmRun, &'a ArmRun)> {
     base.iter()
         .filter_map(|base| Some((base, other.iter().find(|other| other.seed == base.seed)?)))
         .collect()

@@ -12,6 +12,7 @@ impl Comparison {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.proof.other_records.warnings();
         warnings.extend(self.proof.repeated.iter().cloned());
+        warnings.extend(self.mixed_seeds());
         warnings.extend(self.divergences());
         warnings.extend(self.unused_times());
         warnings.extend(self.other_machines());

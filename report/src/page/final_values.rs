@@ -18,6 +18,10 @@ pub(super) fn table(runs: &[&PageRun]) -> TextTable {
         .map(str::to_owned)
         .to_vec();
     head.extend(metrics.iter().map(|name| (*name).to_owned()));
+    let elsewhere = runs.iter().any(|run| run.logged.curves.trainer.is_some());
+    if elsewhere {
+        head.push("trained by".to_owned());
+    }
     let row = |run: &&PageRun| {
         let value = |path| run.experiment.value(path).map_or_else(String::new, short);
         let last = |metric: &str| {
@@ -39,6 +43,7 @@ pub(super) fn table(runs: &[&PageRun]) -> TextTable {
             },
         ];
         row.extend(metrics.iter().map(|name| last(name)));
+        row.extend(elsewhere.then(|| run.logged.curves.trained_by()));
         row
     };
     TextTable::plain(head, runs.iter().map(row).collect())

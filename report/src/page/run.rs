@@ -12,6 +12,7 @@ use lab::experiment::{DataSource, Experiment};
 use super::spikes::{self, Spike};
 use crate::compare::{self, BITS_PER_BYTE, BITS_PER_TOKEN, Curves};
 use disk::json_lines;
+use records::external::trainer_of;
 use records::finished;
 use records::metrics::Record;
 use records::run::Paths;
@@ -70,7 +71,8 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, Problem> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     let mut logged = Logged::from_records(&paths, curves, records);
-    if attestation.other_machines.is_empty() {
+    // Of another engine's run, it is the machine that evaluated.
+    if attestation.other_machines.is_empty() && attestation.trainer.is_none() {
         logged.machine = attestation.machine;
     }
     logged.measure_bits(experiment);
@@ -82,7 +84,9 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, Problem> {
 pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), Problem> {
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
-    let mut logged = Logged::from_records(&paths, Curves::from_records(&records), records);
+    let mut curves = Curves::from_records(&records);
+    curves.trainer = trainer_of(&paths)?;
+    let mut logged = Logged::from_records(&paths, curves, records);
     logged.measure_bits(experiment);
     Ok((logged, step))
 }
@@ -127,13 +131,14 @@ impl Logged {
                 Record::Step(step) => {
                     logged.grad_norm.push((step.step, step.grad_norm));
                     logged.lr.push((step.step, step.lr));
-                    logged.batches.push(step.batch);
+                    let is_next = logged.batches.len() as u64 + 1 == step.step;
+                    logged.batches.extend(step.batch.filter(|_| is_next));
                 }
             }
         }
         // Times that no run writes are not drawn.
         logged.seconds = match logged.curves.untimed {
-            None => seconds(&paths.timings(), logged.batches.len()),
+            None => seconds(&paths.timings(), logged.lr.len()),
             Some(_) => None,
         };
         logged.beside =

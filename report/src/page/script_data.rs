@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lab::comparison::Role;
 use lab::experiment::field_lines;
 use lab::field::{Class, Origin, TABLE};
+use lab::trainer::TrainerRecord;
 use serde_json::{Value, json};
 
 use super::contents::PageContents;
@@ -95,6 +96,7 @@ fn of_run(run: &PageRun, part: Option<usize>, program: Option<&str>, all: &[&Pag
         "tokens_per_step": value("batch.tokens_per_step"),
         "seconds": logged.seconds.as_ref().map(|seconds| of_ends(seconds)),
         "beside": logged.beside,
+        "trainer": logged.curves.trainer.as_ref().map(TrainerRecord::described),
         "data": data,
         "diverged": logged.curves.diverged,
         "spikes": logged.spikes,

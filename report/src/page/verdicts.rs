@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lab::comparison::Role;
+use lab::trainer::{Setting, TrainerRecord, with_trainers};
 use lab::verdict::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
 use serde_json::{Value, json};
 
@@ -70,11 +71,16 @@ fn treatment(first: &PageRun, second: &PageRun, part: Option<&Part>) -> Vec<Stri
 }
 
 fn verdict(first: &PageRun, second: &PageRun, treatment: &[String]) -> Option<Verdict> {
-    // canonc trains the runs in run folders.
-    let [left, right] =
-        [first, second].map(|run| Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc));
+    let trainers = [first, second].map(|run| run.logged.curves.trainer.as_ref());
+    let engine = |record: &TrainerRecord| Trainer::parse(record.engine()).unwrap_or_default();
+    let [one, other] = trainers.map(|trainer| trainer.map_or(Trainer::Canonc, engine));
+    let left = Side::arm(&first.name, &first.experiment).run_by(one);
+    let right = Side::arm(&second.name, &second.experiment).run_by(other);
     // A treatment in which the two do not differ cannot be judged.
-    controlled(&left, &right, treatment).or_else(|_| controlled(&left, &right, &[])).ok()
+    let verdict =
+        controlled(&left, &right, treatment).or_else(|_| controlled(&left, &right, &[])).ok()?;
+    let setting = Setting::of(&[&first.experiment, &second.experiment], false);
+    Some(with_trainers(verdict, trainers, setting))
 }
 
 /// Declared pairs: runs of one seed and point, and those that the comparison's rule selects; base first.

@@ -67,6 +67,16 @@ impl Platform {
         Platform::unless(differs, cuda && !known)
     }
 
+    /// Compares the facts of a machine that evaluated with this process's.
+    pub(crate) fn of_facts(
+        there: &BTreeMap<String, String>,
+        here: &BTreeMap<String, String>,
+    ) -> Platform {
+        let differs = deciding(there, here).into_iter();
+        let differs = differs.map(|(name, run, this)| format!("{name}: {run} there, {this} here"));
+        Platform::unless(differs.collect(), false)
+    }
+
     /// Whether two runs must have equal bits, by the recorded facts about their machines.
     pub(crate) fn between(one: &Machines, other: &Machines, cuda: bool) -> Platform {
         let mut differs = Vec::new();

@@ -1,7 +1,7 @@
 //! The results of a replay, and what they prove in the report of `canonc verify`.
 
 use records::metrics::Record;
-use records::verify::{Subject, VerifyReport};
+use records::verify::{Subject, TrainedBy, VerifyReport};
 
 use super::difference::{Difference, RunPoint};
 use super::platform::Platform;
@@ -109,6 +109,9 @@ impl Replay {
         }
         if !self.differences.is_empty() {
             return;
+        }
+        if self.steps > 0 && self.platform == Platform::Same {
+            report.trained_by = TrainedBy::Canonc { shown: true };
         }
         self.tell_losses(&other, report);
         if self.evaluations > 0 {

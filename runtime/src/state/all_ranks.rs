@@ -265,7 +265,7 @@ impl<'a> Underway<'a> {
             loss: mean_loss(loss, counted),
             grad_norm: self.grad_norm,
             lr,
-            batch: digest_of(digest_of_windows(&windows)),
+            batch: Some(digest_of(digest_of_windows(&windows))),
             counted,
             terms,
         };

@@ -182,7 +182,7 @@ fn log_numbers() -> Vec<Forgery> {
         row(LOG, "a loss that is not a number", |run| run.records(step(5, |step| step.loss = Some(f64::NAN))), Found("where every run stops")),
         row(LOG, "no loss", |run| run.records(step(5, |step| (step.loss, step.counted) = (None, 0))), Found("where every run stops")),
         row(LOG, "another learning rate", |run| run.records(step(5, |step| step.lr *= 2.0)), Found("step 5 logged lr")),
-        row(LOG, "another batch", |run| run.records(step(5, |step| step.batch = Digest::of("test", "other"))), Found("step 5 logged batch")),
+        row(LOG, "another batch", |run| run.records(step(5, |step| step.batch = Some(Digest::of("test", "other")))), Found("step 5 logged batch")),
         row(LOG, "other counted targets", |run| run.records(step(5, |step| step.counted += 1)), Found("step 5 logged batch")),
         row(LOG, "other initial weights", |run| run.records(|record| if let Record::Start(start) = record { start.initial = start.lock }), Found("the lock's seed gives")),
         row(LOG, "another lock", |run| run.records(|record| if let Record::Start(start) = record { start.lock = start.initial }), Found("metrics.jsonl belongs to lock")),

@@ -3,6 +3,7 @@
 
 pub mod archs;
 pub mod cases;
+pub mod elsewhere;
 pub mod experiments;
 pub mod generate;
 pub mod golden;

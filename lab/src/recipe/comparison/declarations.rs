@@ -137,7 +137,7 @@ impl ComparisonReader<'_> {
             (None, value) if path == "trainer" => match Trainer::read(value) {
                 Ok(trainer) => written.trainer = trainer,
                 Err(_) => {
-                    let want = "\"canonc\"; leave it out if another trainer may run the arms";
+                    let want = "\"canonc\" or \"pytorch\"; leave it out if another trainer may run the arms";
                     let got = shown(value);
                     self.diagnostics.push(diag::wrong_shape(at.value, path, &got, want));
                 }
