@@ -87,7 +87,7 @@ fn collect_uses(body: &Body, names: &[String], form: Form, uses: &mut Uses) {
         uses.entry(group.to_owned()).or_default().insert(kind);
     };
     let mut outputs = body.outputs.clone();
-    if form == Form::Training {
+    if form == Form::Training && is_model(body) {
         outputs.extend(heads::of(body).1.iter().map(|head| head.logits));
     }
     let all = needed(body, &outputs, form);
@@ -181,8 +181,8 @@ pub(super) fn class(
     }
     writer.input = if inputs.iter().any(|name| name == "x") { "x" } else { "tokens" };
     let (outputs, heads) = match writer.common.form {
-        Form::Decoding => (body.outputs.clone(), Vec::new()),
-        Form::Training => heads::of(body),
+        Form::Training if is_model(body) => heads::of(body),
+        Form::Training | Form::Decoding => (body.outputs.clone(), Vec::new()),
     };
     let given = Given { inputs: &inputs, params: &params, states: &state_keys(body) };
     let outputs = writer.body(body, &outputs, given)?;
@@ -288,6 +288,11 @@ struct Writer<'a, 'b> {
     chain: bool,
     /// The paths of calls that drop elements, below the layer.
     drops: Vec<String>,
+}
+
+/// Whether a body is a whole model: token ids alone go in.
+fn is_model(body: &Body) -> bool {
+    matches!(body.inputs.as_slice(), [ty] if ty.tokens)
 }
 
 /// Whether only the stream passes from layer to layer.

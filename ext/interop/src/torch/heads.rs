@@ -21,12 +21,10 @@ pub(super) struct Head {
     pub(super) nodes: BTreeSet<u32>,
 }
 
-/// The hidden values of all heads, one after the other, and the heads: that of the next token, then those of later ones. A
-/// body without token ids has none, and its own outputs.
+/// The hidden values of all heads of a model, one after the other, and the heads: that of the next token, then those of
+/// later ones.
 pub(super) fn of(body: &Body) -> (Vec<Out>, Vec<Head>) {
-    let (true, Some(next)) = (body.inputs.iter().any(|ty| ty.tokens), body.outputs.first()) else {
-        return (body.outputs.clone(), Vec::new());
-    };
+    let Some(next) = body.outputs.first() else { return Default::default() };
     let mut logits = vec![(1, *next)];
     for node in &body.nodes {
         if let (NodeKind::Op { primitive, attrs, .. }, [_, more]) = (&node.kind, &node.inputs[..])
