@@ -55,7 +55,9 @@ impl LogArgs {
 fn whose(log: &Path, words: &[PathBuf]) -> Failure {
     let message = match words.len() {
         0 => format!("`--log {}` names no lock that the log is of", shown(log)),
-        several => format!("`--log {}` does not say which of {several} it is of", shown(log)),
+        several => {
+            format!("`--log {}` does not say which of the {several} locks it is of", shown(log))
+        }
     };
     let is_lock = |word: &&PathBuf| word.extension() == Some(OsStr::new("lock"));
     let lock =

@@ -97,7 +97,7 @@ fn a_log_that_is_of_no_lock_or_cannot_be_read_is_refused() {
         (&["--log", state][..], "`--log trainer_state.json` names no lock that the log is of"),
         (
             &["lockfiles/mine.lock", "lockfiles/a.lock", "--log", state],
-            "does not say which of 2 it is of",
+            "does not say which of the 2 locks it is of",
         ),
         (&["lockfiles/pair.lock", "--log", state], "a log is of one"),
         (&["lockfiles/small.lock", "--log", state], "which has no schedule and no batches"),
