@@ -67,6 +67,20 @@ const REQUIRED: [&str; 7] = [
     "precision.master",
 ];
 
+/// The keys, or what they begin with, that may differ between the processes of one run: where it trains, and not what it
+/// computes.
+const MAY_CHANGE: [&str; 8] = [
+    "world", "mesh", "division", "machine.", "environment.", "versions.", "checkpointing", "reshard",
+];
+
+/// Whether a key of a record may differ between the processes of one run.
+pub fn may_change(key: &str) -> bool {
+    MAY_CHANGE.iter().any(|known| match known.ends_with('.') {
+        true => key.starts_with(known),
+        false => key == *known,
+    })
+}
+
 impl TrainerRecord {
     /// Reads the text of a `trainer.toml`; an error says what is wrong with it.
     pub fn parse(text: &str) -> Result<TrainerRecord, String> {

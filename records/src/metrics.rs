@@ -21,7 +21,8 @@ use crate::fault::{Faults, Point};
 use crate::run::{cannot_read, cannot_write, in_place, parent, sync_folder};
 
 pub use external::{
-    ExternalLog, ExternalStart, MeasuredWeights, Measurements, measurements_text, read_external,
+    ExternalLog, ExternalStart, MeasuredWeights, Measurements, Resumed, measurements_text,
+    read_external,
     read_measurements,
 };
 pub use questions::{Asked, Questions};

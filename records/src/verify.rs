@@ -55,7 +55,7 @@ pub struct Inputs {
 /// Checks everything in a run's folder. What needs a missing input is taken on trust.
 pub fn verify(
     folder: &Path,
-    Inputs { documents, weights }: Inputs,
+    inputs: Inputs,
     which: Remake,
 ) -> Result<VerifyReport, Problem> {
     let paths = Paths::new(folder);
@@ -66,7 +66,7 @@ pub fn verify(
     }
     let Some((text, experiment)) = read_lock(&paths, &mut report)? else { return Ok(report) };
     if trained_elsewhere(&paths) {
-        elsewhere::check(&paths, &experiment, (&text, documents, which), &mut report)?;
+        elsewhere::check(&paths, &experiment, (&text, inputs, which), &mut report)?;
         return Ok(report);
     }
     report.trained_by = TrainedBy::Canonc { shown: false };
@@ -82,8 +82,7 @@ pub fn verify(
     let diverged = readable.and_then(|attestation| attestation.diverged);
     let log = log::check(&paths, &experiment, finished, diverged, &mut report);
     if let Some(log) = &log {
-        check_log(log, &experiment, (&text, documents, which), &mut report);
-        check_initial(log, &experiment, weights, &mut report);
+        check_log(log, &experiment, (&text, inputs, which), &mut report);
     }
     // A diverged run ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
@@ -141,14 +140,14 @@ fn read_lock(
     Ok(Some((text, experiment)))
 }
 
-/// A lock's text, the documents that its data are made of, and how many batches to make again.
-type Inputs<'a> = (&'a str, Option<Arc<TextIndex>>, Remake);
+/// A lock's text, what it names beside it, and how many batches to make again.
+type LogInputs<'a> = (&'a str, Inputs, Remake);
 
 /// Checks what the lock and the documents say about the log's lines.
 fn check_log(
     log: &Log,
     experiment: &Experiment,
-    (text, documents, which): Inputs<'_>,
+    (text, Inputs { documents, weights }, which): LogInputs<'_>,
     report: &mut VerifyReport,
 ) {
     log::check_rates(log, experiment, report);
@@ -179,6 +178,7 @@ fn check_log(
             error.message
         )),
     }
+    check_initial(log, experiment, weights, report);
 }
 
 /// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.

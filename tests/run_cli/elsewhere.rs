@@ -4,7 +4,7 @@ use std::fs;
 
 use support::elsewhere::{trainer, write};
 
-use super::*;
+use crate::{DEPO, Place, experiment};
 
 /// A place with a run that canonc trained in `own`, and its steps as PyTorch's in `theirs`.
 fn place() -> (Place, String) {

@@ -13,7 +13,7 @@ use std::path::Path;
 use compiler::digest::Digest;
 use compiler::program::Compiled;
 use dsl::{Problem, quote};
-use lab::experiment::Experiment;
+use lab::experiment::{Experiment, Init};
 use lab::field::FieldValue;
 use lab::lock::{ARCH_SEQ_LEN, Lock};
 use minijinja::{Environment, UndefinedBehavior, context};
@@ -383,6 +383,13 @@ impl Plan<'_> {
         let digest = Digest::of(trainer::MODULE, &text).to_string();
         self.put(folder, "params.toml", &trainer::parameters(compiled, experiment, digest)?)?;
         let Some(experiment) = experiment else { return Ok(()) };
+        if let Init::Weights { name, .. } = &experiment.init {
+            return Err(Problem::in_file(
+                experiment.name.clone(),
+                format!("it begins from the weights \"{name}\", and this engine draws all initial values"),
+                "train it with `canonc run`",
+            ));
+        }
         self.put(folder, "lock", &Lock::Experiment(experiment.clone()).text())?;
         self.written.borrow_mut().push("rates.f64".to_owned());
         put_bytes(&folder.join("rates.f64"), &trainer::rates(experiment)?)?;

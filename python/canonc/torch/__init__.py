@@ -24,6 +24,7 @@ rounding.
 from __future__ import annotations
 
 from ._data import Micro, Step, Windows, windows
+from ._hash import tagged
 from ._kernels import KERNELS
 from ._lock import Error, Lock, Parameter
 from ._model import digest, draw, initialise, module, shard
@@ -50,6 +51,7 @@ __all__ = [
     "module",
     "optimizer",
     "shard",
+    "tagged",
     "train",
     "trainer",
     "windows",

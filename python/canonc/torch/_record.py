@@ -262,9 +262,11 @@ class Recorder:
         """One file of tensors: its size, digest, and the digest of the tensors."""
         rows, header, offset = [], {}, 0
         tensors = list(self._tensors(model, updates, number))
-        for row, _ in tensors:
-            size = 4 * math.prod(row.shape)
-            header[row.path] = {"dtype": "F32", "shape": row.shape, "data_offsets": [offset, offset + size]}
+        for row, tensor in tensors:
+            # A moment that the optimizer does not keep has no values.
+            shape = [0] if tensor is None else row.shape
+            size = 4 * math.prod(shape)
+            header[row.path] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, offset + size]}
             offset += size
         out = None
         if self.writes:
@@ -273,10 +275,10 @@ class Recorder:
             out = open(file, "wb")
             out.write(len(head).to_bytes(8, "little") + head)
         for row, tensor in tensors:
-            values = _model.whole(tensor)
+            values = torch.empty(0) if tensor is None else _model.whole(tensor)
             if out is not None:
                 values = values.detach().float().contiguous()
-                rows.append((row.path, row.shape, _hash.of_tensor(values)))
+                rows.append((row.path, [0] if tensor is None else row.shape, _hash.of_tensor(values)))
                 out.write(_hash.memory(values.cpu()))
         if out is None:
             return 0, "", ""
@@ -285,15 +287,14 @@ class Recorder:
         out.close()
         return file.stat().st_size, _hash.of_file(file), _hash.of_tensors(rows)
 
-    def _tensors(self, model: nn.Module, updates: Updates, number: int) -> Iterator[tuple[Any, torch.Tensor]]:
+    def _tensors(self, model: nn.Module, updates: Updates, number: int) -> Iterator[tuple[Any, torch.Tensor | None]]:
         for row in self.lock.params:
             parameter = model.get_parameter(row.name)
             if number == 0:
                 yield row, parameter
                 continue
             moments = updates.moments(parameter)
-            if number <= len(moments):
-                yield row, moments[number - 1]
+            yield row, moments[number - 1] if number <= len(moments) else None
 
     def _prune(self, step: int) -> None:
         """Keeps as many checkpoints as the lock says, each with the step after it."""

@@ -20,7 +20,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from . import Error, Lock, Loss, Recorder, clip, initialise, module, optimizer, shard, trainer, windows
+from . import Error, Lock, Loss, Recorder, clip, initialise, module, optimizer, shard, tagged, trainer, windows
 
 
 def train(
@@ -56,8 +56,9 @@ def train(
     shard(model, mesh, device=place, compile=compile, checkpointing=checkpointing)
     initial = initialise(lock, model)
     updates, loss = optimizer(lock, model), Loss(lock, model)
-    record = Recorder(lock, folder, initial=initial, record=trainer(lock, model, updates))
-    done = restore(folder, model, updates)
+    record = Recorder(lock, folder, initial=initial, record=trainer(lock, model, updates, script=own_digest()))
+    states = folder.with_name(f"{folder.name}.states")
+    done = restore(states, model, updates)
     record.cut(done)
 
     last = min(until or lock.steps, lock.steps)
@@ -79,7 +80,7 @@ def train(
             print(f"step {done}/{lock.steps}  loss {mean:.4f}  norm {norm:.3f}  lr {step.rate:.3g}", flush=True)
         stopping = stop.agreed(place) or done >= last
         if stopping or every and done % every == 0:
-            save(folder, model, updates, done)
+            save(states, model, updates, done)
         if stopping:
             break
     if started_here:
@@ -94,6 +95,12 @@ def start(device: torch.device) -> None:
         dist.init_process_group(backend)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def own_digest() -> str:
+    """The digest of this file, for the record: a changed loop is another trainer."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    return tagged("canonc.script.v1", text.replace("\nfrom canonc_torch import ", "\nfrom . import "))
 
 
 class Stop:
@@ -117,8 +124,8 @@ class Stop:
 
 
 def save(folder: Path, model: torch.nn.Module, updates: object, step: int) -> None:
-    """Saves the state as `dcp/step-N`, which exists only when it is complete, and removes older ones but one."""
-    name = folder / "dcp" / f"step-{step:010}"
+    """Saves the state as `step-N`, which exists only when it is complete, and removes older ones but one."""
+    name = folder / f"step-{step:010}"
     weights, moments = get_state_dict(model, updates.all)
     half = name.with_name(f".{name.name}")
     dcp.save({"model": weights, "optimizers": moments, "step": step}, checkpoint_id=half)
@@ -134,7 +141,7 @@ def restore(folder: Path, model: torch.nn.Module, updates: object) -> int:
     """Loads the newest state; returns its step, or 0. Rank 0 looks, and all ranks do as it says."""
     found: list[object] = [None]
     if dist.get_rank() == 0:
-        found = [max((str(path) for path in (folder / "dcp").glob("step-*")), default=None)]
+        found = [max((str(path) for path in folder.glob("step-*")), default=None)]
     dist.broadcast_object_list(found, src=0)
     if found[0] is None:
         return 0

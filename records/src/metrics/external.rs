@@ -9,6 +9,7 @@ use std::path::Path;
 use compiler::digest::Digest;
 use compiler::plan::TERMS;
 use dsl::Problem;
+use lab::trainer::may_change;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::{Map, Value};
@@ -41,10 +42,21 @@ pub struct ExternalLog {
     pub start: ExternalStart,
     /// The steps, in the order of their lines.
     pub steps: Vec<Step>,
-    /// The chain after each line: first after the start.
+    /// Processes that went on with the run elsewhere or on another number of ranks.
+    pub resumed: Vec<Resumed>,
+    /// The chain after the start, then after each step.
     pub heads: Vec<Digest>,
     /// An incomplete last line, of an engine that ended while it wrote or is writing now.
     pub torn: Option<String>,
+}
+
+/// A process that went on with a run after a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// The step; 0 before the first.
+    pub step: u64,
+    /// The keys of the trainer record that differ from then on, and their values as JSON.
+    pub changes: Vec<(String, String)>,
 }
 
 impl ExternalLog {
@@ -83,14 +95,22 @@ pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
         )
     };
     let mut start = None;
-    let mut steps = Vec::with_capacity(lines.len());
-    for (at, line) in lines.iter().enumerate() {
+    let mut steps: Vec<Step> = Vec::with_capacity(lines.len());
+    let (mut resumed, mut kept) = (Vec::new(), Vec::with_capacity(lines.len()));
+    for (at, (line, head)) in lines.iter().zip(heads).enumerate() {
         let members: Line = serde_json::from_str(line)
             .map_err(|error| altered(at, &format!("is not an object: {error}")))?;
-        match at {
-            0 => start = Some(start_of(&members).map_err(|why| altered(at, &why))?),
-            _ => steps.push(step_of(&members).map_err(|why| altered(at, &why))?),
+        let refused = |why: String| altered(at, &why);
+        match (at, members.kind()) {
+            (0, _) => start = Some(start_of(&members).map_err(refused)?),
+            (_, "resumed") => {
+                let after = steps.last().map_or(0, |step| step.step);
+                resumed.push(resumed_after(&members, after).map_err(refused)?);
+                continue;
+            }
+            _ => steps.push(step_of(&members).map_err(refused)?),
         }
+        kept.push(head);
     }
     let Some(start) = start else {
         return Err(Problem::finding(
@@ -98,7 +118,7 @@ pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
             "docs/files.md has the form of each line; restore the file from a copy",
         ));
     };
-    Ok(ExternalLog { start, steps, heads, torn })
+    Ok(ExternalLog { start, steps, resumed, heads: kept, torn })
 }
 
 /// Reads canonc's measurements.
@@ -221,6 +241,22 @@ fn start_of(line: &Line) -> Result<ExternalStart, String> {
         initial: digest("initial")?,
         trainer: digest("trainer")?,
     })
+}
+
+fn resumed_after(line: &Line, last: u64) -> Result<Resumed, String> {
+    let value = line.object(&["kind", "step", "changes"])?;
+    let step = Members(&value).count("step");
+    if step != Some(last) {
+        return Err(format!("goes on after another step than {last}, the one before it"));
+    }
+    let Some(changes) = value.get("changes").and_then(Value::as_object) else {
+        return Err("has no object `changes`".to_owned());
+    };
+    if let Some(key) = changes.keys().find(|key| !may_change(key)) {
+        return Err(format!("changes `{key}`, which must be the same in a whole run"));
+    }
+    let changes = changes.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+    Ok(Resumed { step: last, changes })
 }
 
 fn step_of(line: &Line) -> Result<Step, String> {

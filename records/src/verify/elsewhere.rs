@@ -8,11 +8,12 @@ use lab::trainer::{self, TrainerRecord};
 
 use super::checkpoints::Ends;
 use super::log::Log;
-use super::{Inputs, Subject, TrainedBy, VerifyReport, checkpoints, other_files, read};
+use super::{LogInputs, Subject, TrainedBy, VerifyReport, checkpoints, other_files, read};
 use crate::attest::ExternalAttestation;
 use crate::checkpoint::{self, Manifest};
 use crate::external::ExternalRun;
 use crate::finished;
+use crate::metrics::Resumed;
 use crate::run::Paths;
 
 /// The files in the folder of such a run.
@@ -31,7 +32,7 @@ pub(super) const FILES: [&str; 8] = [
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
-    inputs: Inputs<'_>,
+    inputs: LogInputs<'_>,
     report: &mut VerifyReport,
 ) -> Result<(), Problem> {
     report.trained_by = TrainedBy::Elsewhere("an engine that its files do not name".to_owned());
@@ -271,6 +272,16 @@ fn trust(run: &ExternalRun, report: &mut VerifyReport) {
                 dsl::counted(steps, "step")
             ),
         );
+        for Resumed { step, changes } in &run.log.resumed {
+            let changes = changes.iter().map(|(key, value)| format!("{key} {value}"));
+            report.trusted(
+                Subject::Training,
+                format!(
+                    "the process that went on after step {step}, with {}",
+                    changes.collect::<Vec<_>>().join(", ")
+                ),
+            );
+        }
         report.trusted(
             Subject::Training,
             "the weights and moments after the start: their digests match, but nothing here shows that these steps lead \
