@@ -97,6 +97,7 @@ impl Served {
             dtype: Dtype::F32,
             gpus_per_node: 1,
             ranks: None,
+            comparison: None,
             origin: None,
             tokenizer: Ok(&bytes),
             imported_text: None,

@@ -6,7 +6,7 @@ use records::attest::Attested;
 use records::external::ExternalRun;
 use records::job::Job;
 use records::run::{Paths, experiment_from_text, hold, trained_elsewhere};
-use records::verify::{Remake, VerifyReport, verify};
+use records::verify::{Inputs, Remake, VerifyReport, verify};
 use runtime::elsewhere::record as evaluate_and_attest;
 use runtime::train::machine;
 use serde_json::json;
@@ -38,7 +38,8 @@ pub(crate) fn record(args: &RecordArgs) -> Outcome {
     start_again(&here)?;
     let documents = documents::read(&experiment, args.data.as_deref())?;
     let which = if args.all { Remake::Every } else { Remake::Spread };
-    let report = verify(&folder, documents.clone(), which)?;
+    let inputs = Inputs { documents: documents.clone(), weights: None };
+    let report = verify(&folder, inputs, which)?;
     sound(&folder, &report)?;
     if let Some(attested) = Attested::read(&paths)?.and_then(Result::ok) {
         return tell(args, &folder, &attested, &paths, false);

@@ -121,6 +121,7 @@ pub(super) fn lay_out(
         dtype: Dtype::F32,
         gpus_per_node: 1,
         ranks: None,
+        comparison: None,
         origin: None,
         tokenizer: tokenizer.ok_or("No tokenizer is in this folder."),
         imported_text: None,

@@ -72,6 +72,7 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
             to,
             dtype: Dtype::F32,
             ranks: None,
+            comparison: None,
             gpus_per_node: 1,
             origin: None,
             tokenizer: Err(""),

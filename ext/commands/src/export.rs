@@ -7,6 +7,7 @@ pub mod launch;
 mod slurm;
 mod tokenizer;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,7 +15,9 @@ use compiler::digest::Digest;
 use compiler::program::Compiled;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
+use interop::folder::write_folder;
 use interop::record::ImportRecord;
+use lab::comparison::Comparison;
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
 use records::run::{Paths, experiment_from_text};
@@ -38,6 +41,7 @@ Examples:
   canonc export arch/gla_demo.canon --to torch --out gla           model.py: the arch in plain PyTorch
   canonc export a.lock --weights w.safetensors --to lingua --out b
   canonc export lockfiles/llama_1B.lock --to card --out card
+  canonc export lockfiles/llama_1B.lock --to trainer --out llama   PyTorch trains the lock there
 
 Exit codes: 0 written, 1 the run is damaged or not finished, 2 the target format cannot express it, 3 this machine
 cannot write it.",
@@ -66,7 +70,7 @@ lingua  recipe.yaml, default/params.json, and with weights default/consolidated.
 slurm   launch.sh and the lock: canonc trains the lock, or continues the run, with platform.devices ranks (or --ranks),
         any arch and task. Before its time is over the job stops with a checkpoint and queues itself again.
 trainer README.md, launch.sh, job.sbatch, train.py and all that it reads: PyTorch trains the lock, on any number of GPUs and
-        machines (docs/trainer.md). Of an arch alone only model.py and params.toml.
+        machines (docs/trainer.md); of a comparison's lock a folder for each run. Of an arch alone only model.py and params.toml.
 lingua-slurm
         recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs. The archs of release.
 card    README.md: a model card with numbers from the lock.
@@ -182,6 +186,11 @@ pub fn export(args: &ExportArgs) -> Outcome {
         )
         .help("remove them"));
     }
+    if args.to == ExportTo::Trainer
+        && let Some(comparison) = comparison(&args.source)?
+    {
+        return runs_of(args, &comparison, &folder);
+    }
     let dtype = args.dtype.unwrap_or_default();
     let Source { compiled, record, experiment, weights, known } = source(args)?;
     let record = match (record, &experiment, &weights) {
@@ -210,6 +219,7 @@ pub fn export(args: &ExportArgs) -> Outcome {
         dtype: dtype.into(),
         gpus_per_node: args.gpus_per_node,
         ranks: args.ranks.or_else(|| experiment.as_ref().and_then(|e| e.platform.devices)),
+        comparison: None,
         origin: known.as_ref().zip(what.as_deref()).map(|(known, what)| Origin {
             what,
             step: known.step,
@@ -241,6 +251,49 @@ pub fn export(args: &ExportArgs) -> Outcome {
             "recipe.yaml is left out: Lingua's trainer cannot run it, because {reason}"
         ));
     }
+    Ok(Exit::Fine)
+}
+
+/// The comparison that a lock is of.
+fn comparison(source: &Path) -> Result<Option<Comparison>, Failure> {
+    let (Target::Lock(path) | Target::File(path)) = workspace::resolve(source)? else {
+        return Ok(None);
+    };
+    if !workspace::is_lock(&path) {
+        return Ok(None);
+    }
+    Ok(match workspace::read_lock(&path)?.0 {
+        Lock::Comparison(comparison) => Some(comparison),
+        Lock::Arch(_) | Lock::Experiment(_) => None,
+    })
+}
+
+/// A folder for each run of a comparison, in which PyTorch trains it.
+fn runs_of(args: &ExportArgs, comparison: &Comparison, folder: &Path) -> Outcome {
+    let files = RefCell::new(Vec::new());
+    write_folder(folder, &|parent| {
+        for run in comparison.runs() {
+            let experiment = &run.experiment;
+            let request = Request {
+                compiled: &experiment.arch.compiled,
+                experiment: Some(experiment),
+                weights: None,
+                to: To::Trainer,
+                dtype: Dtype::F32,
+                gpus_per_node: args.gpus_per_node,
+                ranks: args.ranks.or(experiment.platform.devices),
+                comparison: Some(&comparison.name),
+                origin: None,
+                tokenizer: Err(""),
+                imported_text: None,
+            };
+            let written = write(&request, &parent.join(&experiment.name))?;
+            let named = written.iter().map(|name| format!("{}/{name}", experiment.name));
+            files.borrow_mut().extend(named);
+        }
+        Ok(())
+    })?;
+    show(args, &files.into_inner(), &comparison.name, None)?;
     Ok(Exit::Fine)
 }
 

@@ -70,6 +70,8 @@ pub struct Request<'a> {
     pub gpus_per_node: i64,
     /// GPUs of a job, if known.
     pub ranks: Option<u32>,
+    /// The comparison that the lock is a run of.
+    pub comparison: Option<&'a str>,
     /// The known training of these weights.
     pub origin: Option<Origin<'a>>,
     /// The tokenizer of the training, or a sentence that says why there is none.
@@ -376,7 +378,7 @@ impl Plan<'_> {
 
     /// The module in its training form and the values of the lock; with a lock also the loop, the engine and its scripts.
     fn trainer(&self, folder: &Path) -> Result<(), Problem> {
-        let Request { compiled, experiment, gpus_per_node, ranks, .. } = *self.request;
+        let Request { compiled, experiment, gpus_per_node, ranks, comparison, .. } = *self.request;
         let module = torch::module(compiled, torch::Form::Training, experiment)?;
         let text = self.render("training.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
@@ -408,7 +410,10 @@ impl Plan<'_> {
         let values = context! {
             name => experiment.name,
             id => experiment.id().to_string(),
-            out => format!("runs/{}", experiment.name),
+            out => match comparison {
+                Some(comparison) => format!("runs/{comparison}/{}", experiment.name),
+                None => format!("runs/{}", experiment.name),
+            },
             per_node,
             nodes => ranks / per_node,
             threads => 1,

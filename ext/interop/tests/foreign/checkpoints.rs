@@ -69,6 +69,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         dtype: given.dtype,
         gpus_per_node: 8,
         ranks: None,
+        comparison: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -251,6 +251,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         dtype: Dtype::F32,
         gpus_per_node: 8,
         ranks: None,
+        comparison: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

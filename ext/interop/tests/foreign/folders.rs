@@ -42,6 +42,7 @@ fn release(name: &str) -> tempfile::TempDir {
         dtype: Dtype::F32,
         gpus_per_node: 8,
         ranks: None,
+        comparison: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -36,6 +36,7 @@ fn export(compiled: &Compiled, weights: &Path, dtype: Dtype, out: &Path) -> Vec<
         dtype,
         gpus_per_node: 1,
         ranks: None,
+        comparison: None,
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,

@@ -92,6 +92,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         to: To::Torch,
         dtype: Dtype::F32,
         ranks: None,
+        comparison: None,
         gpus_per_node: 1,
         origin: None,
         tokenizer: Err(""),
