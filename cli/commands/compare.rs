@@ -471,7 +471,12 @@ fn check_trainer(
     Err(Failure::bad_input(format!(
         "`{name}` has no finished run, and the comparison declares trainer = \"{word}\", so canonc does not train it"
     ))
-    .help(format!("train its lock by {word}, put the run into {0} and `canonc record {0}`", shown(run_folder))))
+    .help(format!(
+        "`canonc export lockfiles/{}.lock --to trainer --out DIR` writes what trains every run; put this one into {1} \
+         and `canonc record {1}`",
+        comparison.name,
+        shown(run_folder)
+    )))
 }
 
 /// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
