@@ -130,7 +130,7 @@ fn a_comparison_knows_who_trained_its_arms() {
     let page = fs::read_to_string(workspace.path("runs/both/report.html")).unwrap();
     assert!(page.contains("both arms trained by pytorch 2.11") && page.contains("trained by"));
     let output = workspace.exits(0, &format!("{compare} --json"));
-    assert!(output.contains("\"trainer\":["), "{output}");
+    assert!(output.contains("\"trainer\": ["), "{output}");
 
     // The replicate is still canonc's.
     let text = fs::read_to_string(workspace.path("both.toml")).unwrap();

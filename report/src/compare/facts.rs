@@ -52,6 +52,8 @@ pub struct Facts {
     pub(super) answers_overlap: Option<TrainingOverlap>,
     /// The judged metric, and why its questions are not held out, if they are not.
     pub(super) judged_label: String,
+    /// Which runs another engine trained, in a sentence.
+    pub(super) elsewhere: Option<String>,
     /// Facts that weaken a number, one sentence each.
     pub(super) warnings: Vec<String>,
     /// Other facts, one sentence each.
@@ -144,6 +146,7 @@ impl Facts {
             loss_overlap: overlap(EVAL_LOSS),
             answers_overlap: overlap(EXACT_MATCH),
             judged_label: label(comparison.judged_by(), overlap(comparison.judged_by())),
+            elsewhere: comparison.trained_elsewhere(),
             warnings: comparison.warnings(),
             notes: [
                 comparison.proof.begins.clone(),

@@ -66,6 +66,7 @@ impl Facts {
         context! {
             treated => self.treated().collect::<Vec<_>>(),
             base => self.base(),
+            elsewhere => self.elsewhere,
             verdict => self.verdict(),
             not_controlled => self.not_controlled(),
             bundles => bundles.collect::<Vec<_>>(),

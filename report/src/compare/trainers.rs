@@ -73,23 +73,29 @@ impl Comparison {
         warnings
     }
 
-    /// Sentences about runs that another engine trained.
-    pub(super) fn trainer_notes(&self) -> Vec<String> {
+    /// How many runs another engine trained, and which; `None` if canonc trained all.
+    pub(super) fn trained_elsewhere(&self) -> Option<String> {
         let all: Vec<&ArmRun> = self.runs().collect();
         let elsewhere: Vec<&TrainerRecord> =
             all.iter().filter_map(|run| run.curves.trainer.as_ref()).collect();
-        if elsewhere.is_empty() {
-            return Vec::new();
-        }
         let engines: BTreeSet<String> = elsewhere.iter().map(|record| record.described()).collect();
         let engines: Vec<String> = engines.into_iter().collect();
-        let mut notes = vec![format!(
-            "Note: {} of {} were trained elsewhere ({}): canonc evaluated their weights; their losses and gradient norms are \
-             the engine's word.",
-            elsewhere.len(),
-            dsl::counted(all.len(), "run"),
-            engines.join("; ")
-        )];
+        (!elsewhere.is_empty()).then(|| {
+            format!(
+                "{} of {} were trained elsewhere ({}): canonc evaluated their weights; their losses and gradient norms are \
+                 the engine's word.",
+                elsewhere.len(),
+                dsl::counted(all.len(), "run"),
+                engines.join("; ")
+            )
+        })
+    }
+
+    /// Sentences about what the runs of other engines read, and how these engines differ.
+    pub(super) fn trainer_notes(&self) -> Vec<String> {
+        let elsewhere = self.runs().filter_map(|run| run.curves.trainer.as_ref());
+        let elsewhere: Vec<&TrainerRecord> = elsewhere.collect();
+        let mut notes = Vec::new();
         let own = elsewhere.iter().filter(|record| !record.reads_canonc_windows()).count();
         if own > 0 {
             notes.push(format!(
@@ -171,9 +177,8 @@ mod tests {
             verdict.ends_with("controlled for canon; both arms trained by pytorch 2.11"),
             "{verdict}"
         );
-        let notes = &facts.notes;
-        let wanted = "Note: 4 of 4 runs were trained elsewhere (pytorch 2.11, 64 × H100)";
-        assert!(notes.iter().any(|note| note.starts_with(wanted)), "{notes:?}");
+        let wanted = "4 of 4 runs were trained elsewhere (pytorch 2.11, 64 × H100)";
+        assert!(facts.caption().contains(wanted), "{}", facts.caption());
     }
 
     #[test]
