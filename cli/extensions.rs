@@ -144,8 +144,13 @@ pub fn logs() -> &'static dyn Logs {
 
 impl Extensions {
     /// A program without extensions.
-    pub const NONE: Extensions =
-        Extensions { models: &Absent, weights: &Absent, suites: &Absent, signatures: &Absent, logs: &Absent };
+    pub const NONE: Extensions = Extensions {
+        models: &Absent,
+        weights: &Absent,
+        suites: &Absent,
+        signatures: &Absent,
+        logs: &Absent,
+    };
 }
 
 /// In place of an extension that a program was built without.

@@ -30,8 +30,7 @@ mod suites;
 #[path = "transformers/trainer.rs"]
 mod trainer;
 
-const NEEDED: &str =
-    "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate, importlib.util; importlib.util.find_spec(\"fla\").origin";
+const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate, importlib.util; importlib.util.find_spec(\"fla\").origin";
 const PACKAGES: [&str; 4] =
     ["lm-eval==0.4.13", "peft==0.21.2", "accelerate==1.15.0", "fla-core==0.6.0"];
 /// The last `transformers` 4 and what it needs of its time; the rest is shared with the environment.

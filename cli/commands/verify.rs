@@ -9,9 +9,7 @@ use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use lab::trainer::CANONC;
 use records::run::{Paths, lock_from_text};
-use records::verify::{
-    Claim, Inputs, Remake, Subject, TrainedBy, VerifyReport, verify as check,
-};
+use records::verify::{Claim, Inputs, Remake, Subject, TrainedBy, VerifyReport, verify as check};
 use records::weights::WeightSource;
 use serde_json::json;
 

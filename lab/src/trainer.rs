@@ -70,7 +70,14 @@ const REQUIRED: [&str; 7] = [
 /// The keys, or what they begin with, that may differ between the processes of one run: where it trains, and not what it
 /// computes.
 const MAY_CHANGE: [&str; 8] = [
-    "world", "mesh", "division", "machine.", "environment.", "versions.", "checkpointing", "reshard",
+    "world",
+    "mesh",
+    "division",
+    "machine.",
+    "environment.",
+    "versions.",
+    "checkpointing",
+    "reshard",
 ];
 
 /// Whether a key of a record may differ between the processes of one run.

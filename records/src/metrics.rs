@@ -22,8 +22,7 @@ use crate::run::{cannot_read, cannot_write, in_place, parent, sync_folder};
 
 pub use external::{
     ExternalLog, ExternalStart, MeasuredWeights, Measurements, Resumed, measurements_text,
-    read_external,
-    read_measurements,
+    read_external, read_measurements,
 };
 pub use questions::{Asked, Questions};
 pub use record::{Evaluation, Record, Start, Step};

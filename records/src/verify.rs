@@ -53,11 +53,7 @@ pub struct Inputs {
 }
 
 /// Checks everything in a run's folder. What needs a missing input is taken on trust.
-pub fn verify(
-    folder: &Path,
-    inputs: Inputs,
-    which: Remake,
-) -> Result<VerifyReport, Problem> {
+pub fn verify(folder: &Path, inputs: Inputs, which: Remake) -> Result<VerifyReport, Problem> {
     let paths = Paths::new(folder);
     let mut report = VerifyReport::default();
     special_files(&paths, &mut report);

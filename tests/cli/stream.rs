@@ -99,11 +99,13 @@ fn the_parts_of_all_ranks_are_the_exported_windows() {
         let all: Vec<Vec<Part>> = (0..ranks)
             .map(|rank| parts(&bytes(dir, &format!("{lock} --rank {rank} --of {ranks}"))))
             .collect();
-        let mut windows: Vec<_> = all.iter().flatten().flat_map(|part| part.windows.clone()).collect();
+        let mut windows: Vec<_> =
+            all.iter().flatten().flat_map(|part| part.windows.clone()).collect();
         windows.sort();
         assert_eq!(windows, wanted, "{ranks} ranks");
         for parts in &all {
-            let counted = |parts: &[Part]| parts.iter().map(|part| part.counted).collect::<Vec<_>>();
+            let counted =
+                |parts: &[Part]| parts.iter().map(|part| part.counted).collect::<Vec<_>>();
             assert_eq!(counted(parts), counted(&alone));
         }
     }

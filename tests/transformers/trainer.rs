@@ -49,7 +49,13 @@ fn train(dir: &Path, ranks: u32, out: &str, more: &[&str], code: i32) {
         ranks => {
             let mut command = Command::new(&python);
             let ranks = ranks.to_string();
-            command.args(["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", &ranks]);
+            command.args([
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                &ranks,
+            ]);
             command
         }
     };
@@ -69,7 +75,10 @@ fn log(dir: &Path, run: &str) -> Vec<Value> {
 /// The log of `run` is that of canonc's run, up to rounding.
 fn assert_agrees(dir: &Path, run: &str) {
     let (ours, theirs) = (log(dir, "ours"), log(dir, run));
-    assert_eq!((&theirs[0]["kind"], &ours[0]["initial"]), (&"external".into(), &theirs[0]["initial"]));
+    assert_eq!(
+        (&theirs[0]["kind"], &ours[0]["initial"]),
+        (&"external".into(), &theirs[0]["initial"])
+    );
     let steps = |log: &[Value]| -> Vec<Value> {
         log.iter().filter(|line| line["kind"] == "step").cloned().collect()
     };
@@ -84,8 +93,12 @@ fn assert_agrees(dir: &Path, run: &str) {
                 "loss" | "balance" | "router_z" | "ahead_2" => {
                     assert!(off <= LOSS, "{run}, step {}: {name} is off by {off:e}", a["step"]);
                 }
-                "grad_norm" => assert!(off <= NORM * number(a), "{run}, step {}: {off:e}", a["step"]),
-                _ if value.is_f64() => assert_eq!(number(a).to_bits(), number(b).to_bits(), "{name}"),
+                "grad_norm" => {
+                    assert!(off <= NORM * number(a), "{run}, step {}: {off:e}", a["step"])
+                }
+                _ if value.is_f64() => {
+                    assert_eq!(number(a).to_bits(), number(b).to_bits(), "{name}")
+                }
                 _ => assert_eq!(*value, b[name], "{run}, step {}: {name}", a["step"]),
             }
         }
@@ -176,7 +189,8 @@ fn kernels_of_fla_are_the_generated_functions() {
     }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let stdout = run(&python(), &words).unwrap_or_else(|error| panic!("{error}"));
-    let lines: Vec<Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 5, "{stdout}");
     for line in lines {
         let off = |name: &str| line[name].as_f64().unwrap();

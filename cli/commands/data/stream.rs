@@ -248,7 +248,8 @@ impl Maker {
             .and_then(|micro_batches| micro_batches.checked_mul(width))
             .filter(|first| first.checked_add(count.saturating_mul(width)).is_some())
             .ok_or_else(|| Failure::bad_input("this run has too many windows"))?;
-        let own: Vec<Range<u64>> = self.share.micro_batches().map(|i| self.rows(first, i)).collect();
+        let own: Vec<Range<u64>> =
+            self.share.micro_batches().map(|i| self.rows(first, i)).collect();
         let mut groups = Vec::new();
         for i in 0..count {
             let (own, all) = (self.rows(first, i), first + i * width..first + (i + 1) * width);
@@ -305,7 +306,9 @@ impl Maker {
                 })
                 .collect();
             let joined = working.into_iter().map(|thread| thread.join());
-            joined.map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            joined
+                .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
         });
         let parts: Vec<Vec<Made>> = parts.into_iter().collect::<Result<_, _>>()?;
         let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();

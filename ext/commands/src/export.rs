@@ -177,7 +177,8 @@ pub fn export(args: &ExportArgs) -> Outcome {
         return slurm(args, &folder);
     }
     if args.ranks.is_some() && args.to != ExportTo::Trainer || args.data.is_some() {
-        let message = "--ranks is only for `--to slurm` and `--to trainer`, and --data for `--to slurm`";
+        let message =
+            "--ranks is only for `--to slurm` and `--to trainer`, and --data for `--to slurm`";
         return Err(Failure::bad_input(message).help("remove them"));
     }
     if args.to == ExportTo::Trainer && (args.weights.is_some() || args.dtype.is_some()) {

@@ -367,7 +367,8 @@ impl Plan<'_> {
 
     /// `model.py`, and `model.safetensors` under the names of its modules.
     fn torch(&self, folder: &Path) -> Result<(), Problem> {
-        let module = torch::module(self.request.compiled, torch::Form::Decoding, self.request.experiment)?;
+        let module =
+            torch::module(self.request.compiled, torch::Form::Decoding, self.request.experiment)?;
         let text = self.render("model.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
         match &self.weights {
@@ -388,7 +389,9 @@ impl Plan<'_> {
         if let Init::Weights { name, .. } = &experiment.init {
             return Err(Problem::in_file(
                 experiment.name.clone(),
-                format!("it begins from the weights \"{name}\", and this engine draws all initial values"),
+                format!(
+                    "it begins from the weights \"{name}\", and this engine draws all initial values"
+                ),
                 "train it with `canonc run`",
             ));
         }
@@ -423,9 +426,11 @@ impl Plan<'_> {
             means => module.has_means(),
             drops => compiled.graph.has_dropout(),
         };
-        for (name, template) in
-            [("launch.sh", "trainer.sh"), ("job.sbatch", "trainer.sbatch"), ("README.md", "trainer.md")]
-        {
+        for (name, template) in [
+            ("launch.sh", "trainer.sh"),
+            ("job.sbatch", "trainer.sbatch"),
+            ("README.md", "trainer.md"),
+        ] {
             let text = self.render(template, values.clone())?;
             self.put(folder, name, &text)?;
         }

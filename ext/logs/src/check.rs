@@ -29,9 +29,8 @@ pub enum Shift {
     Before,
 }
 
-/// The step of the lock that each shift compares with a step of the log.
-const SHIFTS: [(Shift, fn(u64) -> Option<u64>); 2] =
-    [(Shift::Next, |step| step.checked_add(1)), (Shift::Before, |step| step.checked_sub(1))];
+/// How far each shift's step of the lock is from the log's.
+const SHIFTS: [(Shift, i64); 2] = [(Shift::Next, 1), (Shift::Before, -1)];
 
 /// A value of the log that is not the lock's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,8 +78,10 @@ impl Agreement {
         if agreement.differing == 0 {
             return agreement;
         }
-        for (shift, of) in SHIFTS {
-            let pairs = points.iter().filter_map(|(step, log)| Some((*log, lock(of(*step)?)?)));
+        for (shift, steps) in SHIFTS {
+            let pairs = points
+                .iter()
+                .filter_map(|(step, log)| Some((*log, lock(step.checked_add_signed(steps)?)?)));
             let pairs: Vec<(f64, f64)> = pairs.collect();
             if pairs.len() >= LEAST_SHIFTED && pairs.iter().all(|(log, lock)| equal(*log, *lock)) {
                 agreement.compared = pairs.len();
@@ -203,7 +204,7 @@ pub fn check(log: &Log, experiment: &Experiment) -> Result<Check, Problem> {
     let rows = batch.sequences * batch.micro_batches;
     let of_step = |step: u64| (1..=budget).contains(&step);
     let rate = |step: u64| of_step(step).then(|| rates(step - 1));
-    let tokens = |step: u64| of_step(step).then(|| step as f64 * batch.tokens_per_step as f64);
+    let tokens = |step: u64| of_step(step).then_some(step as f64 * batch.tokens_per_step as f64);
     let mut check = Check {
         lr: Agreement::new(&log.lr, rate, RATE_TOLERANCE),
         tokens: Agreement::new(&log.tokens, tokens, COUNT_TOLERANCE),
@@ -251,7 +252,7 @@ impl Check {
             let says = self.sequences.says();
             self.add(BATCH, SEQUENCES, "the sequences of a step are not the lock's", says);
         }
-        if let Some(device) = log.device_sequences.filter(|device| rows % device != 0) {
+        if let Some(device) = log.device_sequences.filter(|device| !rows.is_multiple_of(*device)) {
             let says = format!("{device} on a device at a time; the lock has {rows} a step");
             let message = "no number of devices makes the lock's sequences of a step";
             self.add(BATCH, SEQUENCES, message, says);

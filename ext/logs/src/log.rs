@@ -181,9 +181,9 @@ fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Problem> {
     let text = str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     text.map_err(|_| {
         let content = Content::of_start(bytes.get(..START).unwrap_or(bytes));
-        let message = match content {
-            Content::Other => "it is neither text in UTF-8 nor an event file".to_owned(),
-            known => format!("it is {}, not a log", known.name()),
+        let message = match content == Content::Other {
+            true => "it is neither text in UTF-8 nor an event file".to_owned(),
+            false => format!("it is {}, not a log", content.name()),
         };
         Problem::in_file(file, message, content.help().unwrap_or(READABLE))
     })

@@ -4,6 +4,7 @@
 
 use compiler::plan::Precision;
 use lab::trainer::TrainerRecord;
+use records::checkpoint::Part;
 
 /// Relative differences that rounding can explain in one precision.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,8 +19,10 @@ pub struct Bounds {
     first_norm: f64,
     /// Of the norms after that.
     norm: f64,
-    /// Of the change of a tensor in one step, relative to that change: the worst tensor of weights or moments.
-    pub update: f64,
+    /// Of the change of a tensor of weights in one step, relative to that change.
+    update: f64,
+    /// The same of a moment. The second is of squares, whose relative error is twice a gradient's.
+    moment: f64,
     /// What is too small to be seen.
     pub hides: Option<&'static str>,
 }
@@ -31,6 +34,7 @@ const F32: Bounds = Bounds {
     first_norm: 1e-5,
     norm: 1e-4,
     update: 1e-3,
+    moment: 1e-3,
     hides: None,
 };
 
@@ -41,6 +45,7 @@ const TF32: Bounds = Bounds {
     first_norm: 1e-3,
     norm: 1e-2,
     update: 1e-2,
+    moment: 2e-2,
     hides: Some("what changes an update by less than 1%"),
 };
 
@@ -51,6 +56,7 @@ const BF16: Bounds = Bounds {
     first_norm: 2e-2,
     norm: 1e-1,
     update: 3e-2,
+    moment: 2e-1,
     hides: Some(
         "what changes an update by less than 3%, such as a small weight decay that was left out or another epsilon",
     ),
@@ -80,6 +86,14 @@ impl Bounds {
     /// The bound of an auxiliary loss, which is a mean of f32 numbers: their spacing alone is as wide as that of a loss.
     pub fn term(&self, after: u64) -> f64 {
         10.0 * self.loss(after)
+    }
+
+    /// The bound of the change of a tensor in one step.
+    pub fn update(&self, part: Part) -> f64 {
+        match part {
+            Part::Weights => self.update,
+            Part::FirstMoment | Part::SecondMoment => self.moment,
+        }
     }
 
     /// The bound of a gradient norm so many steps after equal states.

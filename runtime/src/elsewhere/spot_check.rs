@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use dsl::Problem;
 use lab::trainer::TrainerRecord;
 use records::attest::ExternalAttestation;
-use records::checkpoint::{SavedCheckpoint, Store};
+use records::checkpoint::{Part, SavedCheckpoint, Store};
 use records::external::ExternalRun;
 use records::job::Job;
 use records::metrics::{MeasuredWeights, Record, Step};
@@ -163,10 +163,11 @@ impl Checker<'_> {
             check.steps.insert(computed.step);
             if let (Some(next), Some(before)) = (next, before) {
                 let ours = Tensors::of_state(&state, &slots)?;
-                let worst = compare(&self.store, &next, &slots, &before, &ours)?;
+                let worst = compare(&self.store, &next, &slots, &before, &ours, self.bounds)?;
                 if let Some(worst) = worst {
                     check.largest[2] = larger(check.largest[2], worst.relative);
-                    if exceeds(worst.relative, self.bounds.update) {
+                    let bound = self.bounds.update(worst.part);
+                    if exceeds(worst.relative, bound) {
                         check.broken.push(format!(
                             "step {} from {text}: the change of {} of {} to checkpoints/{} differs from canonc's by {:.1e} \
                              of its size, more than {:.0e} ({})",
@@ -175,7 +176,7 @@ impl Checker<'_> {
                             worst.part.name(),
                             next.name,
                             worst.relative,
-                            self.bounds.update,
+                            bound,
                             self.bounds.precision
                         ));
                         return Ok(());
@@ -341,10 +342,11 @@ impl SpotCheck {
                 Subject::Updates,
                 format!("{} of {all}", steps.len()),
                 format!(
-                    "updates of weights and moments in step {}: within {:.0e} of canonc's ({}; largest {update:.0e} of its \
-                     size){hides}",
+                    "updates of weights and moments in step {}: within {:.0e} and {:.0e} of canonc's ({}; largest {update:.0e} \
+                     of its size){hides}",
                     steps.join(", "),
-                    bounds.update,
+                    bounds.update(Part::Weights),
+                    bounds.update(Part::SecondMoment),
                     bounds.precision
                 ),
             );

@@ -3,6 +3,7 @@
 use dsl::Problem;
 use records::checkpoint::{PARTS, Part, SavedCheckpoint, Slot, Store};
 
+use super::bounds::Bounds;
 use crate::state::State;
 
 /// The spacing of f32 numbers, relative to their size: an update of a large weight is rounded to it.
@@ -45,18 +46,23 @@ pub(super) struct UpdateDifference {
 }
 
 /// Compares the change from `before` to a kept checkpoint with that from `before` to `after`, canonc's own. Returns the
-/// tensor with the largest difference.
+/// tensor whose difference is the largest share of its bound.
 pub(super) fn compare(
     store: &Store,
     kept: &SavedCheckpoint,
     slots: &[Slot],
     before: &Tensors,
     after: &Tensors,
+    bounds: &Bounds,
 ) -> Result<Option<UpdateDifference>, Problem> {
     let mut worst: Option<UpdateDifference> = None;
+    let share = |part, relative: f64| relative / bounds.update(part);
     store.load(kept, &mut |part, index, theirs| {
         let relative = relative(before.get(part, index), after.get(part, index), theirs);
-        if worst.as_ref().is_none_or(|known| relative > known.relative || relative.is_nan()) {
+        let is_worse = |known: &UpdateDifference| {
+            share(part, relative) > share(known.part, known.relative) || relative.is_nan()
+        };
+        if worst.as_ref().is_none_or(is_worse) {
             let path = slots.get(index).map_or_else(String::new, |slot| slot.path.clone());
             worst = Some(UpdateDifference { part, path, relative });
         }

@@ -1,7 +1,7 @@
 //! Estimates the time of a training step by running a few micro-batches and an update.
 //!
-//! Weights are drawn, also for a run that begins from others, and nothing is written. If a micro-batch would take too long or does not fit
-//! in memory, its FLOPs are divided by the speed of a matrix product, and the result says so.
+//! Weights are drawn, also for a run that begins from others, and nothing is written. If a micro-batch would take too
+//! long or does not fit in memory, its FLOPs are divided by the speed of a matrix product, and the result says so.
 
 use std::time::Instant;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::experiment::Device;
+use lab::experiment::{Device, Experiment};
 use lab::lock::Lock;
 use records::run::Paths;
 
@@ -51,16 +51,13 @@ pub(super) fn launch(args: &ExportArgs, folder: &Path) -> Result<(Vec<String>, S
     let ranks = args.ranks.or(experiment.platform.devices).unwrap_or(1);
     enough_micro_batches(&experiment, ranks)?;
     documents::refuse_unused(&experiment, args.data.as_deref())?;
-    initial_weights::refuse_unused(&experiment, args.weights.as_deref())?;
-    let weights = args.weights.as_deref().map(utf8).transpose()?.unwrap_or_default();
-    let weights = initial_weights::begins_from_some(&experiment).then_some(weights);
     let data = args.data.as_deref().map(utf8).transpose()?.unwrap_or_default();
     let run = Run {
         experiment: &experiment,
         lock: &text,
         dir: utf8(&dir)?,
         data,
-        weights,
+        weights: weights(args, &experiment)?,
         ranks,
         per_node: u32::try_from(args.gpus_per_node).unwrap_or(1),
     };
@@ -76,4 +73,11 @@ pub(super) fn launch(args: &ExportArgs, folder: &Path) -> Result<(Vec<String>, S
         );
     }
     Ok((written, experiment.arch.compiled.name.clone()))
+}
+
+/// The weights on the cluster that a run begins from; empty for those that its lock names.
+fn weights<'a>(args: &'a ExportArgs, experiment: &Experiment) -> Result<Option<&'a str>, Failure> {
+    initial_weights::refuse_unused(experiment, args.weights.as_deref())?;
+    let path = args.weights.as_deref().map(utf8).transpose()?.unwrap_or_default();
+    Ok(initial_weights::begins_from_some(experiment).then_some(path))
 }

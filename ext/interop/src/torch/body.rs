@@ -17,7 +17,8 @@ type NamedShape<'a> = (String, &'a [i64]);
 /// Names in a generated `forward` that a variable must not take.
 const RESERVED: [&str; 22] = [
     "F", "depth", "drops", "embeds", "held", "hidden", "kept", "layer", "math", "nn", "outside",
-    "past", "position", "range", "self", "str", "tables", "terms", "tokens", "torch", "windows", "x",
+    "past", "position", "range", "self", "str", "tables", "terms", "tokens", "torch", "windows",
+    "x",
 ];
 
 /// What the statements are for.
@@ -189,7 +190,8 @@ pub(super) fn class(
     let shapes = body.inputs.iter().map(Type::to_string);
     let reads = inputs.iter().zip(shapes).map(|(name, shape)| format!("{name} {shape}")).collect();
     let (lines, drops) = (std::mem::take(&mut writer.lines), std::mem::take(&mut writer.drops));
-    let heads = heads.iter().map(|head| writer.head(body, head, given)).collect::<Result<_, _>>()?;
+    let heads =
+        heads.iter().map(|head| writer.head(body, head, given)).collect::<Result<_, _>>()?;
     let output = outputs.join(", ");
     Ok(Class { name: name.to_owned(), own, groups, inputs, reads, lines, output, drops, heads })
 }
@@ -605,8 +607,7 @@ impl<'a, 'b> Writer<'a, 'b> {
                 })
                 .collect();
             let (outputs, inputs) = (results.join(", "), operands.join(", "));
-            let call =
-                format!("self.layer({index}, hidden, {inputs}, past.get({index}), tables)");
+            let call = format!("self.layer({index}, hidden, {inputs}, past.get({index}), tables)");
             self.push(format!("{outputs}, kept[{index}] = {call}"), &node.types);
             return Ok(results);
         }

@@ -35,8 +35,7 @@ pub(super) fn of(body: &Body) -> (Vec<Out>, Vec<Head>) {
     }
     let (mut hidden, mut heads) = (Vec::new(), Vec::new());
     for (ahead, logits) in logits {
-        let (inputs, nodes) =
-            cut(body, logits).unwrap_or_else(|| (vec![logits], BTreeSet::new()));
+        let (inputs, nodes) = cut(body, logits).unwrap_or_else(|| (vec![logits], BTreeSet::new()));
         let first = hidden.len();
         hidden.extend(&inputs);
         heads.push(Head { ahead, logits, inputs, first, nodes });
@@ -60,8 +59,7 @@ fn cut(body: &Body, logits: Out) -> Option<(Vec<Out>, BTreeSet<u32>)> {
                 left.extend(node.inputs.first());
             }
             NodeKind::Op { primitive, .. }
-                if primitive.name == "linear"
-                    && node.types.first()?.dims.last() == Some(vocab) =>
+                if primitive.name == "linear" && node.types.first()?.dims.last() == Some(vocab) =>
             {
                 let (x, params) = node.inputs.split_first()?;
                 if !inputs.contains(x) {

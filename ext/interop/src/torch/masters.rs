@@ -2,9 +2,7 @@
 
 use compiler::graph::Graph;
 use compiler::number::Root;
-use compiler::plan::{
-    self, Decays, Input, Options, Precision, Recompute, TERMS, TrainOptions,
-};
+use compiler::plan::{self, Decays, Input, Options, Precision, Recompute, TERMS, TrainOptions};
 use compiler::plans;
 use dsl::Decimal;
 use lab::experiment::Experiment;
@@ -15,7 +13,12 @@ pub fn kept_in_f32(graph: &Graph) -> Vec<bool> {
     let none = Decimal::ZERO;
     let options = TrainOptions {
         common: Options { precision: Precision::Bf16, fuse: false, ..Options::default() },
-        loss: plan::Loss { balance: term, router_z: term, ahead: term, ..plan::Loss::CROSS_ENTROPY },
+        loss: plan::Loss {
+            balance: term,
+            router_z: term,
+            ahead: term,
+            ..plan::Loss::CROSS_ENTROPY
+        },
         optimizer: plan::Optimizer {
             beta1: none,
             beta2: none,
@@ -38,7 +41,6 @@ pub fn kept_in_f32(graph: &Graph) -> Vec<bool> {
     }
     kept
 }
-
 
 /// What a training of the lock has, or of any lock of the arch, and the module for decoding has not, in words.
 pub(super) fn left_out(graph: &Graph, experiment: Option<&Experiment>) -> Vec<String> {

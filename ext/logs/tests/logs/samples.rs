@@ -13,6 +13,9 @@ pub(super) fn lock() -> Experiment {
     LOCK.with(Experiment::clone)
 }
 
+/// A value by step.
+type ValueAt<'a> = &'a dyn Fn(u64) -> f64;
+
 pub(super) const TOKENS_PER_STEP: u64 = 4096;
 
 /// The lock's learning rate of a step, from 1.
@@ -136,7 +139,7 @@ pub(super) fn torchtitan() -> String {
 }
 
 /// An event file with a scalar of each tag at each step.
-pub(super) fn events(tags: &[(&str, &dyn Fn(u64) -> f64)]) -> Vec<u8> {
+pub(super) fn events(tags: &[(&str, ValueAt<'_>)]) -> Vec<u8> {
     let mut file = first(1.0, "any");
     for step in steps() {
         // PyTorch's writer has an event for each scalar.
@@ -149,7 +152,7 @@ pub(super) fn events(tags: &[(&str, &dyn Fn(u64) -> f64)]) -> Vec<u8> {
 }
 
 /// A chart of Weights & Biases: the columns of each run and metric, with least and greatest values.
-pub(super) fn chart(columns: &[(&str, &str, &dyn Fn(u64) -> f64)]) -> String {
+pub(super) fn chart(columns: &[(&str, &str, ValueAt<'_>)]) -> String {
     let names = columns.iter().map(|(run, metric, _)| {
         format!(",\"{run} - {metric}\",\"{run} - {metric}__MIN\",\"{run} - {metric}__MAX\"")
     });
