@@ -1,5 +1,6 @@
 //! Logs of other programs, held against a lock.
 
+use std::io;
 use std::path::Path;
 
 use cli::extensions;
@@ -49,12 +50,20 @@ pub(crate) fn read(
     metrics: &[String],
 ) -> Result<(Log, Check), Failure> {
     let names = Names::parse(metrics)?;
-    let bytes = disk::read(file, MOST_BYTES).map_err(|error| match file.is_dir() {
-        true => Failure::bad_input(format!("`{}` is a folder, not a log", shown(file)))
-            .help("name a file in it: trainer_state.json, metrics.jsonl, events.out.tfevents…"),
-        false => files::missing(file, &error),
-    })?;
+    let bytes = disk::read(file, MOST_BYTES).map_err(|error| unreadable(file, &error))?;
     let log = logs::parse(&shown(file), &bytes, &names)?;
     let check = logs::check(&log, experiment)?;
     Ok((log, check))
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Failure {
+    if file.is_dir() {
+        return Failure::bad_input(format!("`{}` is a folder, not a log", shown(file)))
+            .help("name a file in it: trainer_state.json, metrics.jsonl, events.out.tfevents…");
+    }
+    let failure = files::missing(file, error);
+    match failure.help.is_empty() {
+        true => failure.help("name a file; if it is too large, one with fewer steps"),
+        false => failure,
+    }
 }
