@@ -9,7 +9,7 @@ use records::external::trainer_of;
 use records::fault::Faults;
 use records::metrics::Record;
 use records::run::Paths;
-use records::verify::{Remake, Subject, VerifyReport, verify};
+use records::verify::{Inputs, Remake, Subject, VerifyReport, verify};
 use records::{finished, metrics};
 use runtime::elsewhere::{Watcher, record, spot_check};
 use runtime::execute::{KernelRequest, Machine};
@@ -54,7 +54,7 @@ impl Elsewhere {
     }
 
     fn verified(&self) -> VerifyReport {
-        verify(&self.path(), None, Remake::Every).unwrap()
+        verify(&self.path(), Inputs::default(), Remake::Every).unwrap()
     }
 
     fn recorded(&self) -> VerifyReport {
