@@ -176,6 +176,35 @@ fn a_bf16_lock_keeps_masters_and_its_f32_parameters() {
     }
 }
 
+/// Two arms of two seeds, from the comparison's lock to its page.
+#[test]
+fn a_comparison_trained_by_pytorch_is_recorded_verified_and_controlled() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    lock(dir, DENSE, "", "");
+    let plain = DENSE.replace("canon A, B, C, D ", "").replace("arch a", "arch plain");
+    fs::write(dir.join("plain.canon"), plain).unwrap();
+    let recipe = fs::read_to_string(dir.join("t.toml")).unwrap();
+    fs::write(dir.join("p.toml"), recipe.replace("\"a.canon\"", "\"plain.canon\"")).unwrap();
+    let pair = "trainer = \"pytorch\"\nbase = \"plain\"\ntreatment = [\"canon\"]\n[arms]\nplain = \"p.toml\"\n\
+                canon = \"t.toml\"\n[seeds]\ninit = [1, 2]\ndata = [1, 2]\neval = [0]\n";
+    fs::write(dir.join("pair.toml"), pair).unwrap();
+    canonc(dir, &["build", "pair.toml", "-q"]);
+    canonc(dir, &["export", "lockfiles/pair.lock", "--to", "trainer", "--out", "arms"]);
+    for run in ["plain-seed1", "plain-seed2", "canon-seed1", "canon-seed2"] {
+        let (script, out) = (format!("arms/pair-{run}/train.py"), format!("runs/pair/pair-{run}"));
+        let mut command = Command::new(python());
+        command.args([&script, "--out", &out, "--device", "cpu"]).current_dir(dir);
+        command.env("CANONC", env!("CARGO_BIN_EXE_canonc")).env("OMP_NUM_THREADS", "1");
+        assert!(command.status().unwrap().success());
+        canonc(dir, &["record", &out]);
+    }
+    canonc(dir, &["verify", "--replay", "runs/pair/pair-canon-seed2"]);
+    canonc(dir, &["compare", "lockfiles/pair.lock"]);
+    let page = fs::read_to_string(dir.join("runs/pair/report.html")).unwrap();
+    assert!(page.contains("both arms trained by pytorch 2.11"));
+}
+
 /// In Triton's interpreter, without a GPU.
 #[test]
 fn kernels_of_fla_are_the_generated_functions() {
