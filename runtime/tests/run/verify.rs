@@ -266,7 +266,8 @@ fn the_closing_line_says_what_was_believed() {
         "recomputed: lock, learning rates, batches, held-out windows, initial weights, tensor digests, plan; \
          checked against digests: metrics log, checkpoints, attestation; \
          taken on trust: kernels, machine, losses and gradient norms, training from the first weights to the last, \
-         evaluations, names and cadences, times"
+         evaluations, names and cadences, times; \
+         nothing shown here says that canonc trained this run: `--replay` trains steps of it again"
     );
 }
 
