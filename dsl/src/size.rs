@@ -13,7 +13,7 @@ pub fn counted<N: TryInto<i128>>(n: N, noun: &str) -> String {
         Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => {
             return format!("{} {stem}ies", grouped(n));
         }
-        Some(_) | None if ["ch", "sh", "x"].iter().any(|end| noun.ends_with(end)) => "es",
+        Some(_) | None if ["tch", "sh", "x"].iter().any(|end| noun.ends_with(end)) => "es",
         Some(_) | None => "s",
     };
     format!("{} {noun}{ending}", grouped(n))

@@ -146,10 +146,10 @@ fn suggestions_name_what_was_probably_meant() {
     for (words, parts) in [
         ("show good_1B", &["did you mean `canonc show arch/good_1B.canon`?"][..]),
         (
-            "show arch/good_1B.canon --weights w",
+            "show arch/good_1B.canon --suite w",
             &[
-                "unexpected argument `--weights`",
-                "`--weights` is for `canonc forward`",
+                "unexpected argument `--suite`",
+                "`--suite` is for",
                 "`canonc eval`",
             ],
         ),

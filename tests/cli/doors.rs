@@ -125,7 +125,7 @@ fn missing_names_are_reported_with_a_suggestion() {
         ("help data prepar", "did you mean `canonc data prepare`?"),
         ("man file", "`file` is a file, but a folder is needed"),
         ("rnu", "did you mean `canonc run`?"),
-        ("data stat", "a similar subcommand exists: `stats`"),
+        ("data genrate", "a similar subcommand exists: `generate`"),
     ] {
         let ran = run_line(dir.path(), line);
         assert!(

@@ -236,7 +236,7 @@ impl Maker {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         // The published order can only be walked by one.
         let threads = if walked { 1 } else { cores.min(8) };
-        let seq_len = experiment.data.seq_len as u64;
+        let seq_len = experiment.data.seq_len;
         Maker { readers: vec![windows; threads], share, seq_len, digest, labels }
     }
 
