@@ -32,8 +32,8 @@ class Micro:
 
     def to(self, device: torch.device | str) -> Micro:
         """The same on a device."""
-        moved = [x.to(device, non_blocking=True) for x in (self.tokens, self.targets, self.windows)]
-        return Micro(*moved, counted=self.counted, last=self.last)
+        tokens, targets, windows = (x.to(device, non_blocking=True) for x in (self.tokens, self.targets, self.windows))
+        return Micro(tokens, targets, windows, self.counted, self.last)
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,11 @@ def shard(
     `platform.recompute`) computes layers again in the backward pass; `compile` is True or a mode.
     """
     lock: Lock = model.lock
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    target = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("nccl" if target.type == "cuda" else "gloo", store=dist.HashStore(), rank=0, world_size=1)
     if mesh is None:
-        mesh = dist.init_device_mesh(device.type, (dist.get_world_size(),))
+        mesh = dist.init_device_mesh(target.type, (dist.get_world_size(),))
     if precision is None:
         precision = lock.precision if lock.trains else "f32"
     policy, ignored = MixedPrecisionPolicy(cast_forward_inputs=False), set()
@@ -106,7 +106,7 @@ def shard(
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard, ignored_params=ignored or None)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False, ignored_params=ignored or None)
     if any(parameter.is_meta for parameter in model.parameters()):
-        model.to_empty(device=device)
+        model.to_empty(device=target)
     model.sharding = {
         "parallel": "fsdp2",
         "ranks": mesh.size(),
@@ -116,7 +116,7 @@ def shard(
         "checkpointing": "layers" if checkpointing else "none",
         "reshard": reshard,
     }
-    place_keys(model, device)
+    place_keys(model, target)
     return model
 
 
@@ -153,7 +153,7 @@ def digest(lock: Lock, model: nn.Module) -> str:
     text = [_hash.of_tensors(rows) if rank() == 0 else ""]
     if dist.is_initialized():
         dist.broadcast_object_list(text, src=0)
-    return text[0]
+    return str(text[0])
 
 
 def initialise(lock: Lock, model: nn.Module) -> str:
@@ -162,7 +162,7 @@ def initialise(lock: Lock, model: nn.Module) -> str:
     A digest other than the lock's is an error: then this device's logarithm or exponential is not exact enough.
     """
     draw(lock, model)
-    drawn, expected = digest(lock, model), lock.training.get("initial")
+    drawn, expected = str(digest(lock, model)), lock.training.get("initial")
     if expected not in (None, drawn):
         raise Error(f"the initial values have the digest {drawn[:12]}, and the lock's have {expected[:12]}: draw them on a CPU")
     return drawn

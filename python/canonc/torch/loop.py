@@ -20,7 +20,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from . import Error, Lock, Loss, Recorder, clip, initialise, module, optimizer, shard, tagged, trainer, windows
+from . import Error, Lock, Loss, Recorder, Updates, clip, initialise, module, optimizer, shard, tagged, trainer, windows
 
 
 def train(
@@ -123,7 +123,7 @@ class Stop:
         return bool(asked > 0)
 
 
-def save(folder: Path, model: torch.nn.Module, updates: object, step: int) -> None:
+def save(folder: Path, model: torch.nn.Module, updates: Updates, step: int) -> None:
     """Saves the state as `step-N`, which exists only when it is complete, and removes older ones but one."""
     name = folder / f"step-{step:010}"
     weights, moments = get_state_dict(model, updates.all)
@@ -137,7 +137,7 @@ def save(folder: Path, model: torch.nn.Module, updates: object, step: int) -> No
     dist.barrier()
 
 
-def restore(folder: Path, model: torch.nn.Module, updates: object) -> int:
+def restore(folder: Path, model: torch.nn.Module, updates: Updates) -> int:
     """Loads the newest state; returns its step, or 0. Rank 0 looks, and all ranks do as it says."""
     found: list[object] = [None]
     if dist.get_rank() == 0:
