@@ -147,11 +147,7 @@ fn suggestions_name_what_was_probably_meant() {
         ("show good_1B", &["did you mean `canonc show arch/good_1B.canon`?"][..]),
         (
             "show arch/good_1B.canon --suite w",
-            &[
-                "unexpected argument `--suite`",
-                "`--suite` is for",
-                "`canonc eval`",
-            ],
+            &["unexpected argument `--suite`", "`--suite` is for", "`canonc eval`"],
         ),
         (
             "show weights/model.safetensors",

@@ -15,10 +15,17 @@ fn from(init: &str) -> String {
 
 /// A workspace with a finished run, and an open lock that begins from its weights.
 fn tuned(arch: &str, init: &str) -> Place {
+    tuned_on(arch, init, "[platform]")
+}
+
+/// The same with another platform section.
+fn tuned_on(arch: &str, init: &str, platform: &str) -> Place {
     let workspace = Place::new(&experiment("small", DEPO, &[]));
     workspace.exits(0, "run lockfiles/small.lock");
     let init = from(init);
-    let experiment = experiment(arch, DEPO, &[("[seeds]", &init), ("lr = 0.01", "lr = 0.02")]);
+    let changes =
+        [("[seeds]", init.as_str()), ("lr = 0.01", "lr = 0.02"), ("[platform]", platform)];
+    let experiment = experiment(arch, DEPO, &changes);
     let tuned = experiment.with("tuned".to_owned(), &Default::default()).unwrap();
     workspace.lock("tuned", &Lock::Experiment(tuned));
     workspace
@@ -78,7 +85,7 @@ fn ranks_and_resumed_runs_have_the_bits_of_one_straight_run() {
 
 #[test]
 fn a_sharded_run_reads_only_its_parts_of_the_same_weights() {
-    let workspace = tuned("small_canon", &format!("{DRAWN}\n[platform]\nshard = \"full\""));
+    let workspace = tuned_on("small_canon", DRAWN, "[platform]\nshard = \"full\"");
     workspace.exits(0, "bind lockfiles/tuned.lock");
     workspace.exits(0, "run lockfiles/tuned.lock --dir straight");
     workspace.exits(0, "run lockfiles/tuned.lock --dir ranks --ranks 2");
