@@ -30,7 +30,7 @@ pub struct BoundLog {
     pub file: PathBuf,
 }
 
-/// Ends the lock in `lockfiles/demo.lock=trainer_state.json`.
+/// Between the name of a lock and the file of its log.
 const LOCK: &str = ".lock=";
 
 impl LogArgs {

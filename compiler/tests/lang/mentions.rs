@@ -9,7 +9,6 @@ use super::tidy::all;
 
 /// Names of other programs, and of a reader's own, that nothing here uses.
 const FOREIGN: [(&str, &str); 7] = [
-    ("derive_key", "the mode of BLAKE3, which its crate calls `new_derive_key`"),
     ("manylinux_2_34", "the tag of a wheel, which auditwheel computes"),
     ("logits_cache", "an option of lm-evaluation-harness"),
     ("lg_tcache_max", "an option of jemalloc"),

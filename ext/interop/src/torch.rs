@@ -6,8 +6,8 @@
 mod functions;
 mod names;
 mod masters;
-mod body;
 mod heads;
+mod body;
 
 use std::rc::Rc;
 

@@ -2,12 +2,12 @@
 
     import canonc.torch as ct
 
-    lock = ct.Lock("lockfiles/x.lock")
-    model = ct.module(lock, device="meta")       # an nn.Module like any other; ct.module("arch/x.canon") is one, too
+    lock = ct.Lock("lockfiles/demo_llama.lock")
+    model = ct.module(lock, device="meta")       # an nn.Module like any other; ct.module("arch/llama_demo.canon") is one, too
     ct.shard(model)                              # FSDP2, layer by layer, in the lock's precision
     initial = ct.initialise(lock, model)         # the lock's values, each rank its part
     updates, loss = ct.optimizer(lock, model), ct.Loss(lock, model)
-    record = ct.Recorder(lock, "runs/x", initial=initial, record=ct.trainer(lock, model, updates))
+    record = ct.Recorder(lock, "runs/demo_llama", initial=initial, record=ct.trainer(lock, model, updates))
     for step in ct.windows(lock, rank, world).steps():
         for micro in step:
             loss(micro).backward()
@@ -16,7 +16,7 @@
         updates.step(step)
         updates.zero_grad()
 
-`ct.train(lock, "runs/x")` is this loop with checkpoints and resumption (`loop.py`, to read and to copy). It needs PyTorch
+`ct.train(lock, "runs/demo_llama")` is this loop with checkpoints and resumption (`loop.py`, to read and to copy). It needs PyTorch
 2.11 or newer and the program `canonc`, which makes the windows. Losses, norms and weights agree with `canonc run` to
 rounding.
 """

@@ -9,6 +9,7 @@ use compiler::graph::{Body, Node, NodeKind, Out};
 use compiler::op::{Arity, Attr, Attrs, AttrsExt, Primitive, Type};
 use dsl::Problem;
 
+use super::heads::AHEAD;
 use super::{Class, Group, Head, Tensor, functions, heads};
 
 /// A parameter's name and shape.
@@ -638,9 +639,6 @@ impl<'a, 'b> Writer<'a, 'b> {
 
 /// The primitives that return their first operand and read the others for the training loss alone.
 const AUXILIARY: [&str; 2] = [AHEAD, "aux_loss"];
-
-/// The one of them whose other operand is a head's logits.
-pub(super) const AHEAD: &str = "ahead_loss";
 
 /// The nodes that these outputs need; when decoding, without those that only the training loss needs.
 pub(super) fn needed(body: &Body, outputs: &[Out], form: Form) -> BTreeSet<u32> {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use compiler::graph::{Body, NodeKind, Out};
 use compiler::op::{AttrsExt, Time};
 
-use super::body::AHEAD;
+/// The primitive whose other operand is a head's logits.
+pub(super) const AHEAD: &str = "ahead_loss";
 
 /// The function from hidden values to the logits of the token that is `ahead` places on.
 #[derive(Debug)]
