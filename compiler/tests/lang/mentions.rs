@@ -8,7 +8,7 @@ use super::documents::{code, documents, has_extensions, lines, quoted, text_of};
 use super::tidy::all;
 
 /// Names of other programs, and of a reader's own, that nothing here uses.
-const FOREIGN: [(&str, &str); 7] = [
+const FOREIGN: [(&str, &str); 6] = [
     ("manylinux_2_34", "the tag of a wheel, which auditwheel computes"),
     ("logits_cache", "an option of lm-evaluation-harness"),
     ("lg_tcache_max", "an option of jemalloc"),
