@@ -12,7 +12,7 @@ fn hostile_names_are_words() {
     for hostile in support::HOSTILE {
         let values = context! {
             name => hostile, id => "0", nodes => 1, per_node => 2, gpu => false, threads => 4, notice => NOTICE,
-            file => "small.lock", dir => hostile, data => hostile,
+            file => "small.lock", dir => hostile, data => hostile, weights => hostile,
         };
         runs_nothing(&render(RUN, values).unwrap(), folder.path());
     }
