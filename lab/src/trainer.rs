@@ -1,6 +1,6 @@
 //! The record of the engine that trained a run elsewhere, and what a difference between two such records means.
 //!
-//! A run without a record was trained by canonc. What a field means is a row of [`ROWS`]; a field that has none is a
+//! A run without a record was trained by canonc. What a field means is a row of `ROWS`; a field that has none is a
 //! confound.
 
 use std::collections::BTreeMap;
