@@ -97,11 +97,8 @@ impl ArchWeights {
         rows: Option<RopeLayout>,
     ) -> Result<ArchWeights, Problem> {
         let path = &file_of(path)?;
-        let file = shown(path);
-        let (mut store, _) = Store::open(path)?;
-        rename(&mut store);
         let params = compiled.graph.params();
-        rename_module(&mut store, params);
+        let (file, store) = named_store(path, params)?;
         let wrong =
             |names: &str| format!("it does not contain this arch's weights (names of {names})");
         let layout = match names(&store, params).map_err(|reason| refuse(&file, &reason))? {
@@ -220,6 +217,14 @@ impl WeightSource for ArchWeights {
     }
 }
 
+/// The file's name in messages, and its tensors without what wrappers and generated modules add to their names.
+fn named_store(path: &Path, params: &[Param]) -> Result<(String, Store), Problem> {
+    let (mut store, _) = Store::open(path)?;
+    rename(&mut store);
+    rename_module(&mut store, params);
+    Ok((shown(path), store))
+}
+
 /// Weights of some of an arch's parameters, and of nothing else.
 #[derive(Debug)]
 pub struct PartialWeights {
@@ -231,12 +236,8 @@ pub struct PartialWeights {
 impl PartialWeights {
     /// Opens a file under our paths; `None` if its names are another program's.
     pub fn open(compiled: &Compiled, path: &Path) -> Result<Option<PartialWeights>, Problem> {
-        let path = &file_of(path)?;
-        let file = shown(path);
-        let (mut store, _) = Store::open(path)?;
-        rename(&mut store);
         let params = compiled.graph.params();
-        rename_module(&mut store, params);
+        let (file, store) = named_store(&file_of(path)?, params)?;
         match names(&store, params).map_err(|reason| refuse(&file, &reason))? {
             Names::Theirs(_) => return Ok(None),
             Names::Ours => {}
