@@ -45,7 +45,7 @@ use crate::field::{self, Class, FieldValue, Fields, Origin, SuiteTask, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::plan::{
-    Loss, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute, TrainOptions,
+    Loss, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute, TERMS, TrainOptions,
 };
 
 /// A resolved experiment, the content of an experiment lock.
@@ -232,6 +232,13 @@ impl Experiment {
     /// weight is drawn.
     pub fn is_idle(&self, path: &str) -> bool {
         is_idle(path, &self.fields)
+    }
+
+    /// Whether its loss has an auxiliary loss of this name: its recipe weighs it and its arch has it.
+    pub fn weighs(&self, term: &str) -> bool {
+        let mut terms = TERMS.iter().zip(self.loss.terms());
+        terms.any(|(name, weight)| *name == term && weight.is_some())
+            && self.arch.compiled.graph.has_term(term)
     }
 
     /// The options of the training plan.

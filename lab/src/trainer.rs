@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use compiler::digest::Digest;
-use compiler::plan::{MEANS, Precision, TERMS, UpdateRule};
+use compiler::plan::{MEANS, Precision, UpdateRule};
 
 use crate::experiment::Experiment;
 use crate::field::quote;
@@ -268,18 +268,10 @@ impl Setting {
     pub fn of(experiments: &[&Experiment], noise: bool) -> Setting {
         Setting {
             bf16: experiments.iter().any(|one| one.precision == Precision::Bf16),
-            means: experiments.iter().any(|one| weighs_means(one)),
+            means: experiments.iter().any(|one| MEANS.iter().any(|term| one.weighs(term))),
             noise,
         }
     }
-}
-
-/// Whether a loss of the lock is a mean over a micro-batch: the auxiliary losses of mixtures of experts.
-fn weighs_means(experiment: &Experiment) -> bool {
-    let weights = experiment.loss.terms();
-    let terms = TERMS.iter().zip(weights).filter(|(name, _)| MEANS.contains(name));
-    let graph = &experiment.arch.compiled.graph;
-    terms.into_iter().any(|(name, weight)| weight.is_some() && graph.has_term(name))
 }
 
 /// The two values of a field that differ; `None` where a record lacks it.

@@ -183,17 +183,13 @@ impl Share {
         if count.is_multiple_of(ranks) {
             return Ok(Share { first: rank, every: ranks, ..share });
         }
-        let weighed = experiment.loss.terms();
-        let graph = &experiment.arch.compiled.graph;
-        let term = MEANS.iter().zip(weighed).find(|(term, weight)| {
-            weight.is_some_and(|weight| weight.to_f64() != 0.0) && graph.has_term(term)
-        });
+        let term = MEANS.iter().find(|term| experiment.weighs(term));
         if width.is_multiple_of(ranks) && term.is_none() {
             let rows = Rows { start: rank * width / ranks, end: (rank + 1) * width / ranks };
             return Ok(Share { rows, ..share });
         }
         let message = match term {
-            Some((term, _)) => format!(
+            Some(term) => format!(
                 "{} cannot divide {}: `{term}` is a mean over a micro-batch, which one rank must compute alone",
                 output::counted(ranks, "rank"),
                 output::counted(count, "micro-batch")

@@ -181,10 +181,7 @@ pub fn plausible(records: &[Record], experiment: &Experiment) -> Result<usize, S
         if loss.is_some_and(|loss| loss < 0.0) {
             return Err(format!("step {step} logged a negative cross-entropy"));
         }
-        let graph = &experiment.arch.compiled.graph;
-        let weights = experiment.loss.terms();
-        let weighed: [bool; TERMS.len()] =
-            std::array::from_fn(|n| weights[n].is_some() && graph.has_term(TERMS[n]));
+        let weighed = TERMS.map(|term| experiment.weighs(term));
         if terms.map(|term| term.is_some()) != weighed {
             return Err(format!("step {step} logged other auxiliary losses than the lock weighs"));
         }

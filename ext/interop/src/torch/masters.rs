@@ -44,12 +44,11 @@ pub fn kept_in_f32(graph: &Graph) -> Vec<bool> {
 
 /// What a training of the lock has, or of any lock of the arch, and the module for decoding has not, in words.
 pub(super) fn left_out(graph: &Graph, experiment: Option<&Experiment>) -> Vec<String> {
-    let weighed = experiment.map(|experiment| experiment.loss.terms());
-    let terms = TERMS.iter().enumerate().filter(|(at, term)| {
-        let counts = weighed.is_none_or(|weighed| weighed.get(*at).is_some_and(Option::is_some));
-        graph.has_term(term) && counts
+    let terms = TERMS.iter().filter(|term| match experiment {
+        Some(experiment) => experiment.weighs(term),
+        None => graph.has_term(term),
     });
-    let mut words: Vec<String> = terms.map(|(_, term)| format!("the loss {term}")).collect();
+    let mut words: Vec<String> = terms.map(|term| format!("the loss {term}")).collect();
     if graph.has_dropout() {
         words.push("canonc's draws of dropout".to_owned());
     }
