@@ -8,7 +8,7 @@ use disk::SMALL;
 use lab::comparison::{Comparison, Stop};
 use lab::experiment::Experiment;
 use lab::lock::Lock;
-use records::run::Paths;
+use records::run::{Paths, trained_elsewhere};
 use records::verify::{Subject, VerifyReport};
 
 use crate::fail::{Failure, shown};
@@ -39,6 +39,8 @@ struct Folder {
 /// What a run folder holds.
 struct Held {
     experiment: Option<Experiment>,
+    /// Whether another engine trained it.
+    is_external: bool,
     /// The text of its attestation.
     attestation: Option<String>,
 }
@@ -95,6 +97,11 @@ impl Folder {
         names
     }
 
+    /// Whether `canonc compare` wrote here.
+    fn is_compared(&self) -> bool {
+        !self.locks().is_empty() || FILES.iter().any(|(file, _)| self.path.join(file).exists())
+    }
+
     /// The locks whose results were shown, with the ids of their runs.
     fn reported(&self) -> Vec<(String, Vec<String>)> {
         let lines = disk::json_lines(&self.path.join(REPORTED));
@@ -115,7 +122,8 @@ impl Folder {
             let held = |run: String| {
                 let paths = Paths::new(self.path.join(&run));
                 let attestation = disk::read_text(&paths.attestation(), SMALL).ok();
-                (run, Held { experiment: experiment_at(&paths.lock()), attestation })
+                let is_external = trained_elsewhere(&paths);
+                (run, Held { experiment: experiment_at(&paths.lock()), is_external, attestation })
             };
             self.runs().into_iter().map(held).collect()
         })
@@ -136,8 +144,10 @@ impl Folder {
     fn faults_of(&self, name: &str, complete: bool) -> Vec<String> {
         let beside = self.path.join(format!("{name}.lock"));
         // An unreadable lock in the run's folder is a finding about the run.
-        let held = self.held().get(name).and_then(|held| held.experiment.as_ref());
-        let Some(held) = held else { return Vec::new() };
+        let Some(held) = self.held().get(name) else { return Vec::new() };
+        // Runs of another engine come before the comparison, which then writes their locks.
+        let complete = complete && (!held.is_external || self.is_compared());
+        let Some(held) = &held.experiment else { return Vec::new() };
         let held_text = said(held);
         let mut faults = Vec::new();
         if std::fs::symlink_metadata(&beside).is_ok_and(|found| !found.is_file()) {

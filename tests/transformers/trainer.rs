@@ -18,7 +18,8 @@ const DENSE: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
   layers 2 of decoder { mixer attention { heads 2  kv_heads 1 } mlp swiglu { hidden 24 } }  canon A, B, C, D }";
 const DROPS: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
   layers 2 of dropout_decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }";
-const AHEAD: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua  head two_tokens
+const AHEAD: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
+  head two_tokens { extra decoder { mixer attention { heads 2 } mlp swiglu { hidden 24 } } }
   layers 2 of decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 24 } } }";
 const EXPERTS: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
   layers 2 of decoder { mixer attention { heads 2 } mlp moe { count 4, active 2, hidden 16 } } }";

@@ -9,6 +9,7 @@ mod masters;
 mod heads;
 mod body;
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use compiler::graph::{Body, Graph, NodeKind, Param, ParamId};
@@ -219,12 +220,17 @@ fn squares(experiment: &Experiment) -> Option<[f64; 2]> {
     (squares != [0.0; 2]).then_some(squares)
 }
 
-/// The names of parameters that keep f32, without their layers.
+/// The names of parameters that keep f32: without the layer, unless another layer has one of that name that does not.
 fn kept_names(graph: &Graph, names: &[String]) -> Vec<String> {
-    let kept = kept_in_f32(graph);
-    let kept = names.iter().zip(kept).filter(|(_, kept)| *kept).map(|(name, _)| name);
-    let below = kept.map(|name| in_layer(name).map_or(name.clone(), |(_, rest)| rest.to_owned()));
-    below.collect::<std::collections::BTreeSet<String>>().into_iter().collect()
+    let below = |name: &str| in_layer(name).map_or(name, |(_, rest)| rest).to_owned();
+    let (kept, rounded): (Vec<_>, Vec<_>) =
+        names.iter().zip(kept_in_f32(graph)).partition(|(_, kept)| *kept);
+    let rounded: BTreeSet<String> = rounded.into_iter().map(|(name, _)| below(name)).collect();
+    let kept = kept.into_iter().map(|(name, _)| match below(name) {
+        below if rounded.contains(&below) => name.clone(),
+        below => below,
+    });
+    kept.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 /// The paths of the calls that drop elements: of each layer, then of the model outside of them.

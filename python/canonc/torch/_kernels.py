@@ -166,18 +166,16 @@ KERNELS: dict[str, list[tuple[str, str, Callable[[ModuleType], Function]]]] = {
     "attention": [("flex", "torch", _flex)],
 }
 
-#: The distributions of packages whose name is another.
-_DISTRIBUTIONS = {"fla": "flash-linear-attention", "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d"}
+#: What to install for packages whose distribution has another name; the operations of fla are one of its own.
+_DISTRIBUTIONS = {"fla": "fla-core", "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d"}
 
 
 def version(package: str) -> str | None:
     """The version of an installed package."""
-    for name in (_DISTRIBUTIONS.get(package, package), package):
-        try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return None
+    try:
+        return importlib.metadata.version(_DISTRIBUTIONS.get(package, package))
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def use(text: ModuleType, kernels: str | dict[str, str], device: torch.device, precision: str) -> dict[str, str]:
