@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use lab::experiment::{Experiment, Init};
-use records::initial;
+use records::initial::{self, NamedWeights};
 use records::weights::WeightSource;
 
 use crate::extensions::weight_files;
@@ -18,6 +18,15 @@ pub fn read(
     let Some(source) = open(experiment, given)? else { return Ok(None) };
     initial::check(experiment, &*source)?;
     Ok(Some(source))
+}
+
+/// The same with the lock's words for them.
+pub fn named(
+    experiment: &Experiment,
+    given: Option<&Path>,
+) -> Result<Option<NamedWeights>, Failure> {
+    let source = read(experiment, given)?;
+    Ok(NamedWeights::of(experiment).map(|named| named.with_source(source)))
 }
 
 /// The same, whatever their digest: to bind an open lock.

@@ -18,7 +18,14 @@ const INTERRUPTED_TWICE: i32 = 130;
 
 /// The flag is set by the first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2; a second SIGINT or SIGTERM ends the process.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let cannot = |error| Failure::machine(format!("cannot wait for signals: {error}"));
+    let stop = stop_on_most_signals()?;
+    register(SIGUSR2, stop.clone()).map_err(cannot)?;
+    Ok(stop)
+}
+
+/// The same, but SIGUSR2 does nothing: Slurm sends it to a job's every process, and the reader of a pipe decides when it
+/// has read enough.
+pub fn stop_on_most_signals() -> Result<Arc<AtomicBool>, Failure> {
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
         // The order matters: at the first signal the flag is still false, and is set afterwards.
@@ -28,12 +35,16 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(cannot)?;
     }
     register(SIGUSR1, stop.clone())
-        .and_then(|_| register(SIGUSR2, stop.clone()))
+        .and_then(|_| register(SIGUSR2, Arc::default()))
         .map_err(cannot)?;
     if !ignores_hangup() {
         register(SIGHUP, stop.clone()).map_err(cannot)?;
     }
     Ok(stop)
+}
+
+fn cannot(error: std::io::Error) -> Failure {
+    Failure::machine(format!("cannot wait for signals: {error}"))
 }
 
 /// Most time before the end of a Slurm job at which a run stops.

@@ -9,7 +9,7 @@ RUN is a run's folder, such as runs/demo_llama, finished or not. Everything goes
 written to RUN. The run's id is the beginning of its lock's id. Every line of metrics.jsonl is logged under its step,
 once: DIR/wandb/canonc-ID.json says how many lines are logged, and the same command later logs the rest as a further
 part of the same run (`wandb sync --append` uploads that). --follow goes on until the run ends; Ctrl-C stops between
-two lines. The lock's fields are the config, with `lock`, the digest that names the training.
+two lines. Evaluations of a run that another engine trained, by `canonc record`, come after its steps. The lock's fields are the config, with `lock`, the digest that names the training.
 
 Nothing is checked here: `canonc verify RUN` does that. Seen to work with wandb 0.31.0.
 
@@ -126,8 +126,13 @@ def log(args):
             seconds = {line["step"]: line["seconds"] for line in lines(in_run("timings.jsonl"), 0) if "step" in line}
             records = lines(in_run("metrics.jsonl"), state["lines"])
             for record in records:
-                run.log(values(record, lock["derived"]["batch"]["tokens_per_step"], seconds), step=record["step"])
+                # A process that went on elsewhere says so in a line.
+                if record["kind"] != "resumed":
+                    run.log(values(record, lock["derived"]["batch"]["tokens_per_step"], seconds), step=record["step"])
                 state["lines"] += 1
+            for record in lines(in_run("evaluations.jsonl"), state.get("evaluations", 0)) if ended else []:
+                run.summary.update(values(record, 0, {}))
+                state["evaluations"] = state.get("evaluations", 0) + 1
             if ended or not args.follow:
                 break
             time.sleep(args.every)

@@ -101,6 +101,7 @@ impl Served {
             origin: None,
             tokenizer: Ok(&bytes),
             imported_text: None,
+            initial: None,
         };
         write(&request, &root.join("llama")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_canonc"))

@@ -6,8 +6,8 @@ bf16, the weights, moments and logs of short runs, the help of every command, an
 `--json`. `make oracle` compares the list with tests/oracle.txt and shows the lines that differ. `--texts DIR` also
 writes each text that was digested, so that two folders can be compared with `diff -r`.
 
-Bits of runs depend on the instruction sets of the CPU: their lines begin with the kind of machine, and a machine of
-another kind than those in the list is told so.
+Bits of runs depend on the instruction sets of the CPU: their lines, and those of what is computed or exported from
+them, begin with the kind of machine, and a machine of another kind than those in the list is told so.
 """
 import argparse
 import concurrent.futures
@@ -276,17 +276,21 @@ def outputs(oracle, work):
         if "--json" in words:
             value = json.loads(text)
             text = json.dumps(keys(value) if name == "doctor" else steady(value), indent=1)
-        oracle.add(f"output {name}", text)
+        # These show bits of what was trained.
+        kind = f"{machine()} " if name in ("forward", "eval") else ""
+        oracle.add(f"{kind}output {name}", text)
     for what, target in EXPORTS:
         out = f"{target}_of_{pathlib.Path(what).stem}"
         canonc(["export", what, "--to", target, "--out", out], cwd=work)
-        oracle.add(f"export {what} {target}", digests(work / out))
+        kind = f"{machine()} " if what.startswith("runs/") else ""
+        oracle.add(f"{kind}export {what} {target}", digests(work / out))
     foreign = [work / "lingua_of_llama_f32", *sorted((ROOT / "tests/golden").glob("*/*"))]
     models = ("config.json", "default")
     for folder in [folder for folder in foreign if any((folder / name).exists() for name in models)]:
         out = work / f"from_{folder.name}"
         text = canonc(["import", folder, "--out", out, "--json"], cwd=work)
-        oracle.add(f"import {folder.name}", json.dumps(steady(json.loads(text)), indent=1) + digests(out))
+        kind = f"{machine()} " if folder.parent == work else ""
+        oracle.add(f"{kind}import {folder.name}", json.dumps(steady(json.loads(text)), indent=1) + digests(out))
     comparison(oracle, work)
 
 

@@ -409,6 +409,29 @@ fn check(
         }
         Job::new(experiment, "", documents)?;
     }
+    warn_of_two_trainers(comparison, folder, finished)
+}
+
+/// Says before anything is trained that another engine has trained some of the runs.
+fn warn_of_two_trainers(
+    comparison: &Comparison,
+    folder: &Path,
+    finished: &FinishedRuns,
+) -> Result<(), Failure> {
+    let (mut engines, mut missing) = (BTreeSet::new(), 0);
+    for run in comparison.runs() {
+        match attestation(&Paths::new(finished.folder(folder, &run.experiment)?)) {
+            Some(attested) => engines.extend(attested.trainer.map(|one| one.engine_words())),
+            None => missing += 1,
+        }
+    }
+    if missing > 0 && !engines.is_empty() {
+        let engines = engines.into_iter().collect::<Vec<_>>().join(" and ");
+        output::note(&format!(
+            "warning: {engines} trained some of these runs, and canonc would train the other {missing}: two trainers are a \
+             confound, which no treatment clears; with trainer = \"pytorch\" in the comparison file, none is trained here"
+        ));
+    }
     Ok(())
 }
 

@@ -131,12 +131,21 @@ pub fn new(args: &NewArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
+/// A folder may have hidden files, and the notebook that the command is called from.
 fn refuse_occupied(dir: &Path) -> Result<(), Failure> {
+    let occupies = |entry: io::Result<fs::DirEntry>| {
+        let name = entry.ok()?.file_name().to_string_lossy().into_owned();
+        (!name.starts_with('.') && !name.ends_with(".ipynb")).then_some(name)
+    };
     match fs::read_dir(dir) {
-        Ok(mut entries) => match entries.next() {
+        Ok(entries) => match entries.filter_map(occupies).min() {
             None => Ok(()),
-            Some(_) => Err(Failure::bad_input(format!("`{}` is not empty", shown(dir)))
-                .help("name a new folder: `canonc new DIR`")),
+            Some(name) => Err(Failure::bad_input(format!(
+                "`{}` is not empty: it has `{}`",
+                shown(dir),
+                shown(Path::new(&name))
+            ))
+            .help("name a new folder: `canonc new DIR`")),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Failure::cannot_read(dir, &error)),

@@ -35,6 +35,9 @@ pub struct RecordArgs {
     /// Prepared documents, if the run trains on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
+    /// The weights that the run began from, if its lock names some [default: as named]
+    #[arg(long, value_name = "PATH")]
+    pub weights: Option<PathBuf>,
     /// Recompute the data of every step, instead of the last one and 64 spread over the run
     #[arg(long)]
     pub all: bool,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use records::attest::Attested;
 use records::external::ExternalRun;
+use records::finished;
 use records::job::Job;
 use records::run::{Paths, experiment_from_text, hold, trained_elsewhere};
 use records::verify::{Inputs, Remake, VerifyReport, verify};
@@ -17,7 +18,7 @@ use cli::commands::record::RecordArgs;
 use cli::extensions::suites;
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::workspace::refuse;
-use cli::{documents, output, workspace};
+use cli::{documents, initial_weights, output, workspace};
 
 pub(crate) fn record(args: &RecordArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
@@ -38,12 +39,18 @@ pub(crate) fn record(args: &RecordArgs) -> Outcome {
     start_again(&here)?;
     let documents = documents::read(&experiment, args.data.as_deref())?;
     let which = if args.all { Remake::Every } else { Remake::Spread };
-    let inputs = Inputs { documents: documents.clone(), weights: None };
+    let weights = initial_weights::read_if_present(&experiment, args.weights.as_deref())?;
+    let inputs = Inputs { documents: documents.clone(), weights };
     let report = verify(&folder, inputs, which)?;
     sound(&folder, &report)?;
     if let Some(attested) = Attested::read(&paths)?.and_then(Result::ok) {
         return tell(args, &folder, &attested, &paths, false);
     }
+    let run = ExternalRun::read(&paths)?;
+    finished::end_elsewhere((&experiment).into(), &run).map_err(|what| {
+        Failure::finding(format!("the run in `{}` is not finished: {what}", shown(&folder)))
+            .help("go on with it where it is trained (`bash launch.sh` of its exported folder), and bring it back")
+    })?;
     let writer = hold(&paths)?;
     let measure = suites().measure(&experiment, documents.as_deref())?;
     let mut job = Job::new(&experiment, &text, documents)?.with_measure(measure);

@@ -45,8 +45,27 @@ use crate::field::{self, Class, FieldValue, Fields, Origin, SuiteTask, TABLE};
 use compiler::analyse::Analysis;
 use compiler::digest::Digest;
 use compiler::plan::{
-    Loss, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute, TERMS, TrainOptions,
+    Loss, MEANS, Optimizer, Options, ParamUpdate, Precision, Processor, Recompute, TERMS,
+    TrainOptions,
 };
+
+/// How ranks divide each step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Division {
+    /// Each has some of the micro-batches.
+    MicroBatches,
+    /// Each has an equal part of the sequences of every micro-batch.
+    Rows,
+}
+
+/// Why a number of ranks cannot divide a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Indivisible {
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub help: &'static str,
+}
 
 /// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
@@ -239,6 +258,35 @@ impl Experiment {
         let mut terms = TERMS.iter().zip(self.loss.terms());
         terms.any(|(name, weight)| *name == term && weight.is_some())
             && self.arch.compiled.graph.has_term(term)
+    }
+
+    /// How so many ranks divide each step, or why they cannot.
+    pub fn divided(&self, ranks: u64) -> Result<Division, Indivisible> {
+        let (count, width) = (self.batch.micro_batches, self.batch.sequences);
+        if count.is_multiple_of(ranks) {
+            return Ok(Division::MicroBatches);
+        }
+        let term = MEANS.iter().find(|term| self.weighs(term));
+        match term {
+            None if width.is_multiple_of(ranks) => Ok(Division::Rows),
+            None => Err(Indivisible {
+                message: format!(
+                    "{} cannot divide {} of {} equally",
+                    dsl::counted(ranks, "rank"),
+                    dsl::counted(count, "micro-batch"),
+                    dsl::counted(width, "sequence")
+                ),
+                help: "use a number of ranks that divides batch.micro_batches or batch.sequences",
+            }),
+            Some(term) => Err(Indivisible {
+                message: format!(
+                    "{} cannot divide {}: `{term}` is a mean over a micro-batch, which one rank must compute alone",
+                    dsl::counted(ranks, "rank"),
+                    dsl::counted(count, "micro-batch")
+                ),
+                help: "use a number of ranks that divides batch.micro_batches",
+            }),
+        }
     }
 
     /// The options of the training plan.

@@ -69,7 +69,7 @@ const REQUIRED: [&str; 7] = [
 
 /// The keys, or what they begin with, that may differ between the processes of one run: where it trains, and not what it
 /// computes.
-const MAY_CHANGE: [&str; 8] = [
+pub const MAY_CHANGE: [&str; 8] = [
     "world",
     "mesh",
     "division",
@@ -302,6 +302,11 @@ fn rounding(_: Values<'_>, setting: Setting) -> FieldClass {
     if setting.bf16 && !setting.noise { Confound } else { Platform }
 }
 
+/// A confound, unless only one arm has what the field is about.
+fn absent([a, b]: Values<'_>, _: Setting) -> FieldClass {
+    if a.is_some() && b.is_some() { Confound } else { Note }
+}
+
 /// The class of each field; of keys below a prefix, the first row that fits. From the prototype's measurements: see
 /// `docs/dev/decisions.md`.
 const ROWS: &[Row] = &[
@@ -316,19 +321,35 @@ const ROWS: &[Row] = &[
     ),
     row(
         "optimizer.adamw",
-        |values, _| if values.iter().all(|value| is_adamw(*value)) { Platform } else { Confound },
-        "two classes of one formula round differently; another formula is another optimizer",
+        |values, _| match values {
+            [None, _] | [_, None] => Note,
+            values if values.iter().all(|value| is_adamw(*value)) => Platform,
+            [_, _] => Confound,
+        },
+        "two classes of one formula round differently, another formula is another optimizer, and an arm without AdamW has \
+         no class of it",
+    ),
+    row(
+        "optimizer.muon",
+        absent,
+        "the lock of one arm has no Muon, so that arm has no class of it",
     ),
     row("optimizer.fused", rounding, "a fused optimizer rounds differently"),
     row("optimizer.", |_, _| Confound, "another optimizer class may have another formula"),
     row(
         "kernels.",
-        |[a, b], _| if a.is_some() && b.is_some() { Confound } else { Note },
+        absent,
         "the kernels of a primitive round differently; a primitive of one arm has no kernel in the other, so no arm is \
          without it",
     ),
+    row(
+        "precision.compute",
+        |_, _| Note,
+        "each lock decides its own, and the verdict on the locks judges that",
+    ),
     row("precision.", |_, _| Confound, "the precision policy decides what is rounded"),
     row("data.", |_, _| Confound, "no digests show that both read the same windows"),
+    row("loss.dropout", absent, "the arch of one arm drops nothing, so that arm has no masks"),
     row("loss.", |_, _| Confound, "the loss decides every update"),
     row("compile", rounding, "compiled code rounds differently"),
     row("deterministic", rounding, "other kernels may run, which round differently"),
@@ -507,6 +528,10 @@ pub fn refusals(record: &TrainerRecord, experiment: &Experiment) -> Vec<String> 
         Precision::F32 => "f32",
         Precision::Bf16 => "bf16",
     };
+    // A record that leaves one of these out says nothing against it.
+    let never = |key: &'static str, wanted: &str, why: &str| {
+        record.fields.contains_key(key).then(|| wants(key, wanted, why)).flatten()
+    };
     let terms = wants("loss.terms", CANONC, "every term of the lock's loss belongs to it");
     let drops = experiment.dropout.is_some();
     let masks = drops.then(|| wants("loss.dropout", CANONC, "the lock's seed gives the masks"));
@@ -518,6 +543,11 @@ pub fn refusals(record: &TrainerRecord, experiment: &Experiment) -> Vec<String> 
         wants("precision.compute", compute, "the lock computes in that"),
         wants("precision.master", "f32", "weights and moments are kept in that"),
         wants("precision.loss", "f32", "the loss is computed in that"),
+        never("precision.reduce", "f32", "gradients are added up in that"),
+        never("precision.autocast", "none", "the lock's precision says what is rounded"),
+        (experiment.precision == Precision::F32)
+            .then(|| never("precision.tf32", "false", "TF32 rounds what an f32 lock does not"))
+            .flatten(),
     ];
     of_lock.into_iter().flatten().collect()
 }
@@ -597,6 +627,10 @@ world = 2
             ("engine = \"pytorch\"", "engine = \"other\"", plain, Confound),
             ("\"sdpa\"", "\"flex\"", plain, Confound),
             ("kernels.attention = \"sdpa\"\n", "", plain, Note),
+            ("optimizer.adamw = \"torch.optim.AdamW\"\n", "", plain, Note),
+            ("world = 2", "world = 2\noptimizer.muon = \"canonc.torch.Muon\"", plain, Note),
+            ("world = 2", "world = 2\nloss.dropout = \"canonc\"", plain, Note),
+            ("compute = \"f32\"", "compute = \"bf16\"", plain, Note),
             ("tf32 = false", "tf32 = true", plain, Confound),
             ("torch.optim.AdamW", "canonc.torch.AdamW", plain, Platform),
             ("torch.optim.AdamW", "apex.FusedLAMB", plain, Confound),

@@ -105,7 +105,9 @@ def follow(arguments: list[str], progress: Progress, accepted: tuple[int, ...] =
     if stopped is not None and code not in (1, 2, 3, 75):
         raise Error("interrupted before it began", 75) from stopped
     if stopped is not None or code not in accepted:
-        raise Error(lines.message() or f"canonc exited with {code}", code) from stopped
+        # A finding is what a command prints as its result.
+        message = lines.message() or (text.strip() if code == 1 else "")
+        raise Error(message or f"canonc exited with {code}", code) from stopped
     lines.tell_error()
     return code, text
 

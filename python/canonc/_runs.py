@@ -135,9 +135,18 @@ class Run:
             raise Error(f"`{file}` cannot be read: {error}", 2) from error
         return tensors
 
+    @property
+    def trainer(self) -> dict[str, Any] | None:
+        """What another engine says of itself and of how it trained the run; None if canonc trained it."""
+        file = self.path / "trainer.toml"
+        return _toml(file) if file.exists() else None
+
     def records(self) -> Iterator[dict[str, Any]]:
         """Every line of the log, as it is."""
-        file = self.path / "metrics.jsonl"
+        return self._records("metrics.jsonl")
+
+    def _records(self, name: str) -> Iterator[dict[str, Any]]:
+        file = self.path / name
         try:
             with open(file, "rb") as log:
                 for number, line in enumerate(log, 1):
@@ -149,22 +158,25 @@ class Run:
 
     def metrics(self) -> pd.DataFrame:
         """A row for each training step: loss, grad_norm, lr, counted and auxiliary losses, by step."""
-        return self._frame("step")
+        return self._frame("step", "metrics.jsonl")
 
     def evaluations(self) -> pd.DataFrame:
         """A row for each evaluation, by step. Accuracies are shares: `exact_match.2` of the level 2. A metric of a suite
-        has the name of its task: `lambada/acc`."""
-        return self._frame("eval")
+        has the name of its task: `lambada/acc`. Those of a run that another engine trained are by `canonc record`."""
+        name = "metrics.jsonl" if self.trainer is None else "evaluations.jsonl"
+        if name == "evaluations.jsonl" and not (self.path / name).exists():
+            raise Error(f"`{self.path}` has no evaluations yet: `canonc record {self.path}` evaluates what another engine trained", 2)
+        return self._frame("eval", name)
 
-    def _frame(self, kind: str) -> pd.DataFrame:
+    def _frame(self, kind: str, name: str) -> pd.DataFrame:
         pandas = needed("pandas", "pandas")
         rows = []
-        for number, record in enumerate(self.records(), 1):
+        for number, record in enumerate(self._records(name), 1):
             if record["kind"] == kind:
                 try:
                     rows.append(_row(record))
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    file = self.path / "metrics.jsonl"
+                    file = self.path / name
                     raise Error(f"line {number} of `{file}` is not a record of canonc: {error!r}", 2) from error
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=None if rows else ["step"])
         return frame.set_index("step")

@@ -301,18 +301,21 @@ impl BatchReader {
     }
 }
 
+/// The number of a step's first window: steps from 0, of so many micro-batches of so many windows.
+pub fn first_window(step: u64, (count, rows): (u64, u64)) -> Result<u64, Problem> {
+    let first = step.checked_mul(count).and_then(|micro_batches| micro_batches.checked_mul(rows));
+    first
+        .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
+        .ok_or_else(|| input("this run has too many windows"))
+}
+
 fn micro_batch(
     train: &mut Windows,
     (count, rows): (u64, u64),
     step: u64,
     index: u64,
 ) -> Result<Batch, Problem> {
-    let first = step
-        .checked_mul(count)
-        .and_then(|micro_batches| micro_batches.checked_mul(rows))
-        .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
-        .ok_or_else(|| input("this run has too many windows"))?;
-    let start = first + index * rows;
+    let start = first_window(step, (count, rows))? + index * rows;
     match train {
         // The published order can only be walked, so a resumed run walks it again.
         Windows::Task(windows) => windows.replay_to(start),

@@ -125,6 +125,7 @@ pub(super) fn lay_out(
         origin: None,
         tokenizer: tokenizer.ok_or("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     write(&request, &root.join(name)).unwrap_or_else(|error| panic!("{name}: {error:?}"));
     read_back(name, compiled, &weights, &root.join(name));

@@ -77,6 +77,7 @@ fn lay_out(folder: &Path, cases: &BTreeMap<String, Compiled>) {
             origin: None,
             tokenizer: Err(""),
             imported_text: None,
+            initial: None,
         };
         let exported = |to, weights, end: &str| {
             write(&request(to, weights), &folder.join(format!("{name}{end}")))

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use clap::Args;
-use compiler::plan::MEANS;
 use data::Windows;
 use data::batch::{Batch, digest_of_windows};
-use lab::experiment::{DataSource, Experiment, Order as SampleOrder};
+use lab::experiment::{DataSource, Division, Experiment, Order as SampleOrder};
 use records::job;
 
 use super::at_least_one;
@@ -18,7 +17,7 @@ use super::windows::{LockedWindows, WindowArgs};
 use crate::fail::{Exit, Failure, Outcome, reason};
 use crate::options::within;
 use crate::output;
-use crate::signals::stop_on_signals;
+use crate::signals::stop_on_most_signals;
 
 /// Write one rank's part of each training step into a pipe, for another trainer
 #[derive(Args, Debug)]
@@ -87,7 +86,7 @@ pub(super) fn stream(args: &StreamArgs) -> Outcome {
     }
     let share = Share::new(&experiment, args.rank, args.ranks)?;
     let rate = job::rates(&experiment)?;
-    let stop = stop_on_signals()?;
+    let stop = stop_on_most_signals()?;
     let mut maker = Maker::new(&experiment, windows, share, args.digest);
     let header = header(&experiment, share, args);
     std::thread::scope(|scope| {
@@ -178,33 +177,17 @@ impl Share {
             ))
             .help(format!("give a rank from 0 to {}, or more ranks with --of", ranks - 1)));
         }
+        let divided = experiment.divided(ranks);
+        let divided = divided.map_err(|why| Failure::bad_input(why.message).help(why.help))?;
         let (count, width) = (experiment.batch.micro_batches, experiment.batch.sequences);
         let share = Share { count, width, first: 0, every: 1, rows: Rows { start: 0, end: width } };
-        if count.is_multiple_of(ranks) {
-            return Ok(Share { first: rank, every: ranks, ..share });
-        }
-        let term = MEANS.iter().find(|term| experiment.weighs(term));
-        if width.is_multiple_of(ranks) && term.is_none() {
-            let rows = Rows { start: rank * width / ranks, end: (rank + 1) * width / ranks };
-            return Ok(Share { rows, ..share });
-        }
-        let message = match term {
-            Some(term) => format!(
-                "{} cannot divide {}: `{term}` is a mean over a micro-batch, which one rank must compute alone",
-                output::counted(ranks, "rank"),
-                output::counted(count, "micro-batch")
-            ),
-            None => format!(
-                "{} cannot divide {} of {} equally",
-                output::counted(ranks, "rank"),
-                output::counted(count, "micro-batch"),
-                output::counted(width, "sequence")
-            ),
-        };
-        Err(Failure::bad_input(message).help(match term {
-            Some(_) => "use a number of ranks that divides batch.micro_batches",
-            None => "use a number of ranks that divides batch.micro_batches or batch.sequences",
-        }))
+        Ok(match divided {
+            Division::MicroBatches => Share { first: rank, every: ranks, ..share },
+            Division::Rows => {
+                let rows = Rows { start: rank * width / ranks, end: (rank + 1) * width / ranks };
+                Share { rows, ..share }
+            }
+        })
     }
 
     fn micro_batches(self) -> impl Iterator<Item = u64> {
@@ -239,11 +222,7 @@ impl Maker {
     /// The bytes of a step, from 1.
     fn frame(&mut self, step: u64, rate: f64) -> Result<Vec<u8>, Failure> {
         let Share { count, width, .. } = self.share;
-        let first = (step - 1)
-            .checked_mul(count)
-            .and_then(|micro_batches| micro_batches.checked_mul(width))
-            .filter(|first| first.checked_add(count.saturating_mul(width)).is_some())
-            .ok_or_else(|| Failure::bad_input("this run has too many windows"))?;
+        let first = job::first_window(step - 1, (count, width))?;
         let own: Vec<Range<u64>> =
             self.share.micro_batches().map(|i| self.rows(first, i)).collect();
         let mut groups = Vec::new();
@@ -257,13 +236,13 @@ impl Maker {
                 }
             }
         }
-        let made = self.fill(&groups)?;
+        let filled = self.fill(&groups)?;
         let counted = match self.labels {
-            true => made.iter().map(|made| made.counted).sum(),
+            true => filled.iter().map(|filled| filled.counted).sum(),
             false => count * width * self.seq_len,
         };
         let digest = match self.digest {
-            true => *digest_of_windows(made.iter().flat_map(|made| &made.digests)).as_bytes(),
+            true => *digest_of_windows(filled.iter().flat_map(|filled| &filled.digests)).as_bytes(),
             false => [0; 32],
         };
         let mut bytes = Vec::new();
@@ -274,9 +253,9 @@ impl Maker {
         for range in own {
             bytes.extend(range.start.to_le_bytes());
             let inside = |group: &Group| group.own && range.contains(&group.range.start);
-            let parts = || groups.iter().zip(&made).filter(|(group, _)| inside(group));
-            parts().for_each(|(_, made)| bytes.extend(&made.tokens));
-            parts().for_each(|(_, made)| bytes.extend(&made.targets));
+            let parts = || groups.iter().zip(&filled).filter(|(group, _)| inside(group));
+            parts().for_each(|(_, filled)| bytes.extend(&filled.tokens));
+            parts().for_each(|(_, filled)| bytes.extend(&filled.targets));
         }
         let checksum = crc32fast::hash(&bytes);
         bytes.extend(checksum.to_le_bytes());
@@ -291,9 +270,9 @@ impl Maker {
     }
 
     /// The windows of each group, in order.
-    fn fill(&mut self, groups: &[Group]) -> Result<Vec<Made>, Failure> {
+    fn fill(&mut self, groups: &[Group]) -> Result<Vec<Filled>, Failure> {
         let (threads, digest) = (self.readers.len().min(groups.len()).max(1), self.digest);
-        let parts: Vec<Result<Vec<Made>, Failure>> = std::thread::scope(|scope| {
+        let parts: Vec<Result<Vec<Filled>, Failure>> = std::thread::scope(|scope| {
             let readers = self.readers.iter_mut().take(threads).enumerate();
             let working: Vec<_> = readers
                 .map(|(thread, windows)| {
@@ -306,7 +285,7 @@ impl Maker {
                 .map(|part| part.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
                 .collect()
         });
-        let parts: Vec<Vec<Made>> = parts.into_iter().collect::<Result<_, _>>()?;
+        let parts: Vec<Vec<Filled>> = parts.into_iter().collect::<Result<_, _>>()?;
         let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
         Ok((0..groups.len()).filter_map(|at| parts.get_mut(at % threads)?.next()).collect())
     }
@@ -325,7 +304,7 @@ struct Group {
 }
 
 impl Group {
-    fn fill(&self, windows: &mut Windows, digest: bool) -> Result<Made, Failure> {
+    fn fill(&self, windows: &mut Windows, digest: bool) -> Result<Filled, Failure> {
         if let Windows::Task(tasks) = windows {
             tasks.replay_to(self.range.start);
         }
@@ -333,7 +312,7 @@ impl Group {
         windows.fill(self.range.clone(), &mut batch)?;
         // A vocabulary has at most 2^24 ids, so this cannot overflow.
         let narrow = |ids: &[i64]| ids.iter().flat_map(|id| (*id as i32).to_le_bytes()).collect();
-        Ok(Made {
+        Ok(Filled {
             counted: batch.counted_targets(),
             digests: if digest { batch.window_digests() } else { Vec::new() },
             tokens: if self.own { narrow(batch.inputs()) } else { Vec::new() },
@@ -343,7 +322,7 @@ impl Group {
 }
 
 /// What a step needs of a group.
-struct Made {
+struct Filled {
     counted: u64,
     digests: Vec<blake3::Hash>,
     tokens: Vec<u8>,

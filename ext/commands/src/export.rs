@@ -17,7 +17,7 @@ use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
 use interop::folder::write_folder;
 use interop::record::ImportRecord;
-use lab::comparison::Comparison;
+use lab::comparison::{Comparison, ComparisonRun};
 use lab::experiment::{DataSource, Experiment};
 use lab::lock::Lock;
 use records::run::{Paths, experiment_from_text};
@@ -28,7 +28,7 @@ use crate::foreign::{self, Foreign};
 use cli::fail::{Exit, Failure, Outcome, shown};
 use cli::options::{PromptArgs, within};
 use cli::workspace::{self, Target, refuse};
-use cli::{archs, comparison_folder, out, output};
+use cli::{archs, comparison_folder, initial_weights, out, output};
 
 use crate::weights;
 
@@ -181,11 +181,9 @@ pub fn export(args: &ExportArgs) -> Outcome {
             "--ranks is only for `--to slurm` and `--to trainer`, and --data for `--to slurm`";
         return Err(Failure::bad_input(message).help("remove them"));
     }
-    if args.to == ExportTo::Trainer && (args.weights.is_some() || args.dtype.is_some()) {
-        return Err(Failure::bad_input(
-            "--weights and --dtype are for exported weights, but a run starts from its lock alone",
-        )
-        .help("remove them"));
+    if args.to == ExportTo::Trainer && args.dtype.is_some() {
+        let message = "--dtype is for exported weights, but a trainer keeps f32";
+        return Err(Failure::bad_input(message).help("remove it"));
     }
     if args.to == ExportTo::Trainer
         && let Some(comparison) = comparison(&args.source)?
@@ -212,10 +210,17 @@ pub fn export(args: &ExportArgs) -> Outcome {
         }
     };
     let what = known.as_ref().map(|known| known.said(dtype));
+    let initial = match (args.to, &experiment) {
+        (ExportTo::Trainer, Some(experiment)) => {
+            initial_weights::named(experiment, args.weights.as_deref())?
+        }
+        (_, _) => None,
+    };
     let request = Request {
         compiled: &compiled,
         experiment: experiment.as_ref(),
         weights: weights.as_deref(),
+        initial: initial.as_ref(),
         to: args.to.into(),
         dtype: dtype.into(),
         gpus_per_node: args.gpus_per_node,
@@ -272,13 +277,25 @@ fn comparison(source: &Path) -> Result<Option<Comparison>, Failure> {
 /// A folder for each run of a comparison, in which PyTorch trains it.
 fn runs_of(args: &ExportArgs, comparison: &Comparison, folder: &Path) -> Outcome {
     let files = RefCell::new(Vec::new());
+    let runs = comparison.runs();
+    let begins = |run: &&&ComparisonRun| initial_weights::begins_from_some(&run.experiment);
+    // Arms that draw their weights have no use for the others'.
+    if let (Some(run), None) = (runs.first(), runs.iter().find(begins)) {
+        initial_weights::refuse_unused(&run.experiment, args.weights.as_deref())?;
+    }
+    let initial = runs.iter().map(|run| match begins(&run) {
+        true => initial_weights::named(&run.experiment, args.weights.as_deref()),
+        false => Ok(None),
+    });
+    let initial = initial.collect::<Result<Vec<_>, Failure>>()?;
     write_folder(folder, &|parent| {
-        for run in comparison.runs() {
+        for (run, initial) in runs.iter().zip(&initial) {
             let experiment = &run.experiment;
             let request = Request {
                 compiled: &experiment.arch.compiled,
                 experiment: Some(experiment),
                 weights: None,
+                initial: initial.as_ref(),
                 to: To::Trainer,
                 dtype: Dtype::F32,
                 gpus_per_node: args.gpus_per_node,
@@ -387,7 +404,9 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         }
         Target::Lock(path) | Target::File(path) | Target::Missing(path) => path,
     };
-    let weights = args.weights.as_deref().map(weights::file).transpose()?;
+    // Those that a run begins from are of another lock, and read apart.
+    let exported = args.weights.as_deref().filter(|_| args.to != ExportTo::Trainer);
+    let weights = exported.map(weights::file).transpose()?;
     if workspace::is_lock(&path)
         && let (Lock::Experiment(experiment), _) = workspace::read_lock(&path)?
     {
@@ -397,6 +416,13 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         return Ok(Source { compiled, record: None, experiment: Some(experiment), weights, known });
     }
     let compiled = archs::only(&path, args.arch.as_deref())?.compiled;
+    if let (ExportTo::Trainer, Some(weights)) = (args.to, &args.weights) {
+        let message = format!(
+            "`--weights {}` is for the lock of a run that begins from weights, and this is an arch alone",
+            shown(weights)
+        );
+        return Err(Failure::bad_input(message).help("remove it"));
+    }
     let known = weights.as_deref().map(Known::of_file);
     Ok(Source { compiled, record: None, experiment: None, weights, known })
 }

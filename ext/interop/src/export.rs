@@ -13,12 +13,14 @@ use std::path::Path;
 use compiler::digest::Digest;
 use compiler::program::Compiled;
 use dsl::{Problem, quote};
-use lab::experiment::{Experiment, Init};
+use lab::experiment::Experiment;
 use lab::field::FieldValue;
 use lab::lock::{ARCH_SEQ_LEN, Lock};
 use minijinja::{Environment, UndefinedBehavior, context};
+use records::initial::{NamedWeights, Reading};
 use records::model_folder::{ARCH, CONFIG};
 use records::run::digest_of;
+use records::weights::WeightSource;
 
 use super::described::Described;
 use super::dtype::Dtype;
@@ -62,6 +64,8 @@ pub struct Request<'a> {
     pub experiment: Option<&'a Experiment>,
     /// A file or folder of weights: ours, Hugging Face's or Lingua's.
     pub weights: Option<&'a Path>,
+    /// The weights that a run of the lock begins from, if it names some, for a trainer.
+    pub initial: Option<&'a NamedWeights>,
     /// The format.
     pub to: To,
     /// The storage type of the weights.
@@ -379,21 +383,17 @@ impl Plan<'_> {
 
     /// The module in its training form and the values of the lock; with a lock also the loop, the engine and its scripts.
     fn trainer(&self, folder: &Path) -> Result<(), Problem> {
-        let Request { compiled, experiment, gpus_per_node, ranks, comparison, .. } = *self.request;
+        let Request { compiled, experiment, gpus_per_node, ranks, comparison, initial, .. } =
+            *self.request;
         let module = torch::module(compiled, torch::Form::Training, experiment)?;
         let text = self.render("training.py", minijinja::Value::from_serialize(&module))?;
         self.put(folder, "model.py", &text)?;
         let digest = Digest::of(trainer::MODULE, &text).to_string();
-        self.put(folder, "params.toml", &trainer::parameters(compiled, experiment, digest)?)?;
+        let parameters = trainer::parameters(compiled, experiment, digest, initial)?;
+        self.put(folder, "params.toml", &parameters)?;
         let Some(experiment) = experiment else { return Ok(()) };
-        if let Init::Weights { name, .. } = &experiment.init {
-            return Err(Problem::in_file(
-                experiment.name.clone(),
-                format!(
-                    "it begins from the weights \"{name}\", and this engine draws all initial values"
-                ),
-                "train it with `canonc run`",
-            ));
+        if let Some(initial) = initial {
+            self.initial_weights(folder, initial.read(&compiled.graph)?)?;
         }
         self.put(folder, "lock", &Lock::Experiment(experiment.clone()).text())?;
         self.written.borrow_mut().push("rates.f64".to_owned());
@@ -402,8 +402,13 @@ impl Plan<'_> {
             self.put(folder, &format!("canonc_torch/{name}"), text)?;
         }
         self.put(folder, "train.py", &trainer::loop_beside_the_engine())?;
-        let per_node = ranks.map_or(gpus_per_node, |ranks| gpus_per_node.min(i64::from(ranks)));
-        let ranks = ranks.map_or(per_node, i64::from);
+        let divides = |ranks: i64| experiment.divided(ranks.unsigned_abs());
+        // Of one machine, if nobody says: as many as divide a step.
+        let usual = || (1..=gpus_per_node).rev().find(|ranks| divides(*ranks).is_ok()).unwrap_or(1);
+        let ranks = ranks.map_or_else(usual, i64::from);
+        divides(ranks)
+            .map_err(|why| Problem::in_file(experiment.name.clone(), why.message, why.help))?;
+        let per_node = gpus_per_node.min(ranks);
         if ranks % per_node != 0 {
             let message =
                 format!("{ranks} ranks do not fill machines of {per_node}: each must have as many");
@@ -420,9 +425,11 @@ impl Plan<'_> {
             per_node,
             nodes => ranks / per_node,
             threads => 1,
+            cores => 2 * per_node,
             notice => trainer::NOTICE,
             micro_batches => experiment.batch.micro_batches,
             sequences => experiment.batch.sequences,
+            initial => initial.is_some(),
             means => module.has_means(),
             drops => compiled.graph.has_dropout(),
         };
@@ -435,6 +442,29 @@ impl Plan<'_> {
             self.put(folder, name, &text)?;
         }
         Ok(())
+    }
+
+    /// The weights that the run begins from, under the paths of parameters. Those that are drawn are not in it.
+    fn initial_weights(&self, folder: &Path, reading: Reading<'_>) -> Result<(), Problem> {
+        let params = self.request.compiled.graph.params().iter().enumerate();
+        let (numbers, planned): (Vec<usize>, Vec<Planned>) = params
+            .filter(|(number, _)| reading.has(*number))
+            .map(|(number, param)| {
+                (number, Planned { name: param.path.clone(), shape: param.shape.clone() })
+            })
+            .unzip();
+        self.written.borrow_mut().push(trainer::INITIAL.to_owned());
+        let path = folder.join(trainer::INITIAL);
+        write_safetensors(&path, &planned, Dtype::F32, &[("format", "pt")], |index, put| {
+            let (Some(number), mut written) = (numbers.get(index), Ok(())) else { return Ok(()) };
+            reading.param(*number, &mut |values| {
+                if written.is_ok() {
+                    written = put(values);
+                }
+            })?;
+            written
+        })?;
+        reading.check()
     }
 
     /// `model.safetensors` with the names of a generated module's tensors.

@@ -7,6 +7,9 @@ use compiler::plans::decayed;
 use compiler::program::Compiled;
 use dsl::Problem;
 use lab::experiment::Experiment;
+use lab::trainer::MAY_CHANGE;
+use records::initial::NamedWeights;
+use records::weights::WeightSource;
 use records::{dropout, init, job};
 use serde::Serialize;
 
@@ -37,6 +40,12 @@ pub(super) const ENGINE: [(&str, &str); 9] = engine![
     "_optim.py",
     "_record.py"
 ];
+
+/// The weights that a run begins from.
+pub(super) const INITIAL: &str = "initial.safetensors";
+
+/// The rule of parameters that are in that file.
+const FROM_FILE: &str = "file";
 
 /// The loop, which imports the engine.
 const LOOP: &str = include_str!("../../../python/canonc/torch/loop.py");
@@ -87,7 +96,7 @@ struct Training<'a> {
     precision: &'static str,
     recompute: &'static str,
     seed: u64,
-    /// The digest of all initial values, if there are few.
+    /// The digest of all initial values, if there are few to draw.
     #[serde(skip_serializing_if = "Option::is_none")]
     initial: Option<String>,
     /// The key of dropout's draws, a u64, if the arch drops elements.
@@ -95,8 +104,9 @@ struct Training<'a> {
     dropout_key: Option<String>,
     checkpoint_every: u64,
     checkpoint_keep: u64,
-    evaluation_every: u64,
     log_every: u64,
+    /// The keys of the trainer record that may differ between the processes of one run.
+    may_change: &'static [&'static str],
     loss: Loss,
     optimizer: Optimizer,
 }
@@ -155,14 +165,19 @@ pub(super) fn parameters(
     compiled: &Compiled,
     experiment: Option<&Experiment>,
     module: String,
+    initial: Option<&NamedWeights>,
 ) -> Result<String, Problem> {
     let graph = &compiled.graph;
+    let file = initial.map(|named| named.read(graph)).transpose()?;
     let kept = kept_in_f32(graph);
     let names = tensor_names(graph.params());
     let rows = graph.params().iter().zip(names).enumerate();
     let param = rows
         .map(|(number, (param, name))| {
-            let (init, numbers) = rule(&param.init);
+            let (init, numbers) = match file.as_ref().is_some_and(|file| file.has(number)) {
+                true => (FROM_FILE, Vec::new()),
+                false => rule(&param.init),
+            };
             let update = match experiment {
                 Some(experiment) => ParamUpdate::for_param(&experiment.updates, number),
                 None => ParamUpdate::PLAIN,
@@ -192,7 +207,7 @@ pub(super) fn parameters(
         module,
         vocab: graph.vocab,
     };
-    let training = experiment.map(training).transpose()?;
+    let training = experiment.map(|experiment| training(experiment, initial)).transpose()?;
     let parameters = Parameters { version: 1, arch, training, param };
     let text = toml::to_string(&parameters)
         .map_err(|error| Problem::in_file("params.toml", error.to_string(), "report this"))?;
@@ -203,15 +218,20 @@ pub(super) fn parameters(
 
 const SHAPES: &str = "Rows are in the order of digests and checkpoints.";
 
-fn training(experiment: &Experiment) -> Result<Training<'_>, Problem> {
+fn training<'a>(
+    experiment: &'a Experiment,
+    initial: Option<&NamedWeights>,
+) -> Result<Training<'a>, Problem> {
     let Experiment { loss, optimizer, batch, seeds, .. } = experiment;
     let graph = &experiment.arch.compiled.graph;
     let few =
         graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum::<i64>() <= MAX_DRAWN;
-    let drawn = few.then(|| init::digest(graph, seeds.init)).transpose();
-    let drawn = drawn.map_err(|error| {
-        Problem::in_file(&experiment.name, error.to_string(), "correct the rule in the arch")
-    })?;
+    let first = match initial {
+        Some(named) => Some(named.initial(graph, seeds.init)?),
+        None => few.then(|| init::digest(graph, seeds.init)).transpose().map_err(|error| {
+            Problem::in_file(&experiment.name, error.to_string(), "correct the rule in the arch")
+        })?,
+    };
     let weight = |root: Option<Root>| root.map_or(0.0, |root| root.to_f64());
     let heads = f64::from(graph.ahead_heads().max(1));
     let key = |seed| dropout::key(seed, seeds.data).to_string();
@@ -233,12 +253,12 @@ fn training(experiment: &Experiment) -> Result<Training<'_>, Problem> {
             Recompute::Selective => "selective",
         },
         seed: seeds.init,
-        initial: drawn.map(|digest| digest.to_string()),
+        initial: first.map(|digest| digest.to_string()),
         dropout_key: experiment.dropout.filter(|_| graph.has_dropout()).map(key),
         checkpoint_every: experiment.checkpoint.every,
         checkpoint_keep: experiment.checkpoint.keep,
-        evaluation_every: experiment.evaluation.every,
         log_every: experiment.log_every,
+        may_change: &MAY_CHANGE,
         loss: Loss {
             nll_square: loss.nll_square.to_f64(),
             z_loss: loss.z_loss.to_f64(),

@@ -2,34 +2,24 @@
 
     import canonc.torch as ct
 
-    lock = ct.Lock("lockfiles/demo_llama.lock")
-    model = ct.module(lock, device="meta")       # an nn.Module like any other; ct.module("arch/llama_demo.canon") is one, too
-    ct.shard(model)                              # FSDP2, layer by layer, in the lock's precision
-    initial = ct.initialise(lock, model)         # the lock's values, each rank its part
-    updates, loss = ct.optimizer(lock, model), ct.Loss(lock, model)
-    record = ct.Recorder(lock, "runs/demo_llama", initial=initial, record=ct.trainer(lock, model, updates))
-    for step in ct.windows(lock, rank, world).steps():
-        for micro in step:
-            loss(micro).backward()
-        norm = ct.clip(lock, model)
-        record.step(step, *loss.take()[:1], norm)
-        updates.step(step)
-        updates.zero_grad()
+    model = ct.module("arch/llama_demo.canon")    # an nn.Module like any other, with initial values
+    ct.train(ct.Lock("lockfiles/demo_llama.lock"), "runs/demo_llama")
 
-`ct.train(lock, "runs/demo_llama")` is this loop with checkpoints and resumption (`loop.py`, to read and to copy). It needs PyTorch
-2.11 or newer and the program `canonc`, which makes the windows. Losses, norms and weights agree with `canonc run` to
-rounding.
+`ct.train` is a loop over the parts below, to read and to copy: `loop.py`. It needs PyTorch 2.11 or newer and the program
+`canonc`, which makes the windows. Losses, norms and weights agree with `canonc run` to rounding.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from ._data import Micro, Step, Windows, windows
 from ._hash import tagged
 from ._kernels import KERNELS
 from ._lock import Error, Lock, Parameter
-from ._model import digest, draw, initialise, module, shard
-from ._optim import Loss, Muon, Updates, accumulate, clip, optimizer
-from ._record import Recorder, trainer
+from ._model import digest, draw, initialise, module, on_first, shard
+from ._optim import Loss, Muon, Updates, clip, optimizer
+from ._record import Recorder, script_digest, trainer
 
 __all__ = [
     "KERNELS",
@@ -43,19 +33,24 @@ __all__ = [
     "Step",
     "Updates",
     "Windows",
-    "accumulate",
     "clip",
     "digest",
     "draw",
     "initialise",
     "module",
+    "on_first",
     "optimizer",
+    "script_digest",
     "shard",
     "tagged",
     "train",
     "trainer",
     "windows",
 ]
+
+
+if TYPE_CHECKING:
+    from .loop import train as train
 
 
 def __getattr__(name: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ class Windows(IterableDataset):
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.step = state["step"]
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Generator[Step, None, None]:
         """Each step that is left, up to the lock's last one."""
         if self.step >= self.lock.steps:
             return
@@ -81,7 +81,13 @@ class Windows(IterableDataset):
         words = [name, "data", "stream", str(self.lock.path), f"--rank={self.rank}", f"--of={self.world}"]
         words += [f"--from-step={self.step + 1}"] + (["--digest"] if self.digest else [])
         words += [] if self.lock.data is None else [f"--data={self.lock.data}"]
-        process = subprocess.Popen(words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # In a session of its own, it is not stopped by the signals that ask this process to save and stop.
+        try:
+            process = subprocess.Popen(
+                words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+            )
+        except OSError as error:
+            raise Error(f"`{name}` cannot be started: {error.strerror}; CANONC is the path of the program", 3) from error
         try:
             yield from self._read(process)
         finally:
@@ -145,9 +151,9 @@ def _take(process: subprocess.Popen[bytes], size: int) -> bytearray:
     while filled < size:
         count = process.stdout.readinto(view[filled:])  # type: ignore[attr-defined]
         if not count:
-            said = process.stderr.read().decode(errors="replace").strip()
+            message = process.stderr.read().decode(errors="replace").strip()
             code = process.wait()
-            raise Error(said or f"`canonc data stream` ended early with exit code {code}")
+            raise Error(message or f"`canonc data stream` ended early with exit code {code}")
         filled += count
     return data
 

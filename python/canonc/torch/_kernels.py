@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -191,17 +192,21 @@ def use(text: ModuleType, kernels: str | dict[str, str], device: torch.device, p
         chosen |= {name: best for name in present if (best := _best(name, device, precision))}
     elif kernels != "generated":
         raise Error(f"kernels are 'generated', 'auto' or a dictionary, and not {kernels!r}")
-    ran = {}
-    for name, kernel in chosen.items():
-        ran[name] = _place(text, name, kernel)
-    if "attention" in ran and ran["attention"] == "generated":
-        ran["attention"] = "sdpa"
-    return ran
+    return {name: _put(text, name, kernel) for name, kernel in chosen.items()}
 
 
-def _place(text: ModuleType, name: str, kernel: str) -> str:
+#: Kernels that compute some calls of a function and leave others to the generated code: the calls, and those of them.
+_SOME = {
+    "flex": (r" attention\(.*\bwindow=.*", r"^(?!.*\bsink=True).*\b(window=\d|softcap=\d|slopes=True)"),
+    "causal_conv1d": (r".*\bkernel=\d.*", r"\bkernel=[234]\b"),
+}
+
+
+def _put(text: ModuleType, name: str, kernel: str) -> str:
+    """Puts a kernel behind a function; returns what computes it."""
+    generated = "sdpa" if name == "attention" else "generated"
     if kernel == "generated":
-        return kernel
+        return generated
     rows = {row[0]: row for row in KERNELS[name]}
     if kernel not in rows:
         raise Error(f"kernels: {name} is computed by {', '.join(['generated', *rows])}, and not by {kernel!r}")
@@ -210,12 +215,17 @@ def _place(text: ModuleType, name: str, kernel: str) -> str:
         setattr(text, name, make(text))
     except ImportError as error:
         raise Error(f"kernels: {name} by {kernel} needs the package {_DISTRIBUTIONS.get(package, package)}: {error}") from error
-    return kernel if package == "torch" else f"{kernel} {version(package) or 'of unknown version'}"
+    words = kernel if package == "torch" else f"{kernel} {version(package) or 'of unknown version'}"
+    calls, computed = _SOME.get(kernel, ("", ""))
+    computes = {bool(re.search(computed, call)) for call in re.findall(calls, inspect.getsource(text))}
+    if False not in computes:
+        return words
+    return f"{words} and {generated}" if True in computes else generated
 
 
 def _best(name: str, device: torch.device, precision: str) -> str | None:
     """The fastest kernel that computes in the lock's precision here."""
-    if device.type != "cuda" and not (device.type == "meta" and torch.cuda.is_available()):
+    if device.type != "cuda":
         return None
     for kernel, package, _ in KERNELS[name]:
         if package == "torch":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,13 +11,27 @@ import tomllib
 from array import array
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
-class Error(Exception):
+if TYPE_CHECKING:
+    from .._command import Error as _Failure
+else:
+    try:
+        from .._command import Error as _Failure
+    except ImportError:  # An exported copy of this package stands alone.
+
+        class _Failure(Exception):
+            def __init__(self, message, exit_code):
+                super().__init__(message)
+                self.message, self.exit_code = message, exit_code
+
+
+class Error(_Failure):
     """The lock, a folder or this machine cannot do what was asked; the message says what to type next."""
 
-    exit_code = 2
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message, exit_code)
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,7 @@ class Parameter:
     shape: list[int]
     #: Whether it keeps f32 where the lock computes in bf16.
     f32: bool
-    #: The rule of its initial values, and the rule's numbers.
+    #: The rule of its initial values, and the rule's numbers; "file" are the values in initial.safetensors.
     init: str
     numbers: list[float]
     #: "adamw", "muon" or "frozen".
@@ -45,19 +60,30 @@ class Parameter:
 class Lock:
     """The values of a lock. `Lock("lockfiles/x.lock")` asks the program `canonc`; `Lock(folder)` reads an exported folder.
 
-    An architecture alone (`Lock("arch/x.canon")`) has parameters and a module, and no training.
+    An architecture alone (`Lock("arch/x.canon")`) has parameters and a module, and no training. `data` are prepared documents
+    of a lock on text, `weights` those that the run of a lock begins from, if they are not where the lock says.
     """
 
-    def __init__(self, source: str | os.PathLike[str], *, arch: str | None = None, data: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        arch: str | None = None,
+        data: str | os.PathLike[str] | None = None,
+        weights: str | os.PathLike[str] | None = None,
+    ) -> None:
         path = Path(source)
         #: The folder that is read.
         self.folder = path
-        self._made: tempfile.TemporaryDirectory[str] | None = None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if not (path / "params.toml").is_file():
-            self._made = tempfile.TemporaryDirectory(prefix="canonc-")
-            self.folder = Path(self._made.name) / "trainer"
+            self._temporary = tempfile.TemporaryDirectory(prefix="canonc-")
+            self.folder = Path(self._temporary.name) / "trainer"
             words = ["export", _word(path), "--to", "trainer", "--out", str(self.folder)]
-            _run(words + ([] if arch is None else [f"--arch={arch}"]))
+            words += [] if arch is None else [f"--arch={arch}"]
+            _run(words + ([] if weights is None else [f"--weights={weights}"]))
+        if self._temporary is not None and not (self.folder / "params.toml").is_file():
+            raise Error(f"`{path}` is the lock of a comparison: `canonc export {path} --to trainer --out DIR` makes a folder for each of its runs")
         values = _toml(self.folder / "params.toml")
         if values.get("version") != 1:
             raise Error(f"`{self.folder / 'params.toml'}` has version {values.get('version')}, and this reads version 1")
@@ -108,6 +134,17 @@ class Lock:
     def text(self) -> str:
         """The lock's text."""
         return self.path.read_text(encoding="utf-8")
+
+    def initial_bytes(self, path: str, first: int, count: int) -> bytes:
+        """Elements `first` to `first + count` of a parameter in initial.safetensors: f32, little-endian."""
+        with open(self.folder / "initial.safetensors", "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            start, end = header[path]["data_offsets"]
+            file.seek(start + 4 * first, os.SEEK_CUR)
+            data = file.read(4 * count)
+        if 4 * (first + count) > end - start or len(data) != 4 * count:
+            raise Error(f"`{self.folder / 'initial.safetensors'}` has no element {first + count} of `{path}`: export the lock again")
+        return data
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, from 1."""
@@ -161,7 +198,7 @@ def _run(words: list[str]) -> None:
     except OSError as error:
         raise Error(f"`{name}` cannot be started: {error.strerror}") from error
     if done.returncode:
-        raise Error(done.stderr.strip() or f"`{name}` exited with {done.returncode}")
+        raise Error(done.stderr.strip() or f"`{name}` exited with {done.returncode}", max(done.returncode, 1))
 
 
 def _toml(file: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -15,9 +16,11 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from . import _draws, _hash, _kernels
-from ._lock import Error, Lock
+from ._lock import Error, Lock, Parameter
 
 _count = itertools.count()
+#: Elements that are read at a time.
+_PIECE = 1 << 22
 
 
 def code(lock: Lock) -> ModuleType:
@@ -31,11 +34,17 @@ def code(lock: Lock) -> ModuleType:
 
 
 def module(
-    source: Lock | str, *, kernels: str | dict[str, str] = "generated", device: torch.device | str = "cpu", arch: str | None = None
+    source: Lock | str,
+    *,
+    kernels: str | dict[str, str] = "generated",
+    device: torch.device | str = "cpu",
+    runs_on: torch.device | str | None = None,
+    arch: str | None = None,
 ) -> Any:
     """The `nn.Module` of a lock, or of an architecture (a `.canon` file): `model(tokens)` gives logits [batch, time, vocab].
 
-    On `device="meta"` it has no values, for `shard` and `initialise`. Elsewhere it has the lock's initial values; those of
+    On `device="meta"` it has no values, for `shard` and `initialise`; `runs_on` is then the device that kernels are chosen for
+    (if not said, a GPU if there is one). Elsewhere it has the lock's initial values; those of
     an architecture are drawn with seed 0. `kernels` names the functions that compute: "generated", "auto", or one for
     some of them, such as {"attention": "flex", "gla_scan": "fla"}. `model.lock` and `model.kernels` say what it was made of.
     """
@@ -43,7 +52,11 @@ def module(
     text = code(lock)
     with torch.device("meta"):
         model = text.Model()
-    model.lock, model.kernels = lock, _kernels.use(text, kernels, torch.device(device), lock.precision if lock.trains else "f32")
+    if runs_on is None:
+        on_meta = "cuda" if torch.cuda.is_available() else "cpu"
+        runs_on = on_meta if torch.device(device).type == "meta" else device
+    model.lock = lock
+    model.kernels = _kernels.use(text, kernels, torch.device(runs_on), lock.precision if lock.trains else "f32")
     if lock.trains and "dropout_key" in lock.training:
         key = int(lock.training["dropout_key"])
         model.drop_keys = [_draws.dropout_keys(key, calls) for calls in model.drops_at]
@@ -97,6 +110,9 @@ def shard(
         ignored = {model.get_parameter(row.name) for row in lock.params if row.f32}
     elif precision != "f32":
         raise Error(f"the precision is 'f32' or 'bf16', and not {precision!r}")
+    elif target.type == "cuda":
+        # PyTorch's convolutions take TF32 unless told otherwise.
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     if checkpointing is None:
         checkpointing = lock.trains and lock.training["recompute"] != "nothing"
     model.checkpointing = checkpointing
@@ -121,14 +137,14 @@ def shard(
 
 
 @torch.no_grad()
-def draw(lock: Lock, model: nn.Module) -> None:
-    """Draws the lock's initial values, each rank its part."""
+def draw(lock: Lock, model: nn.Module, device: torch.device | str | None = None) -> None:
+    """Draws the lock's initial values, each rank its part: on the module's device, or on another one."""
     seed = int(lock.training["seed"]) if lock.trains else 0
     for row in lock.params:
         parameter = model.get_parameter(row.name)
         if not isinstance(parameter, DTensor):
-            values = torch.empty(row.shape, device=parameter.device)
-            _draws.initial(row.init, row.numbers, seed, row.path, 0, values)
+            values = torch.empty(row.shape, device=device or parameter.device)
+            _initial(lock, row, seed, 0, values)
             parameter.copy_(values)
             continue
         shape, offset = compute_local_shape_and_global_offset(parameter.shape, parameter.device_mesh, parameter.placements)
@@ -138,9 +154,21 @@ def draw(lock: Lock, model: nn.Module) -> None:
         if any(offset[1:]) or list(shape[1:]) != list(row.shape[1:]):
             raise Error(f"`{row.path}` is divided along another axis than its first: initial values are drawn by rows")
         width = parameter.numel() // max(parameter.shape[0], 1)
-        values = torch.empty(list(shape), device=local.device)
-        _draws.initial(row.init, row.numbers, seed, row.path, offset[0] * width, values)
+        values = torch.empty(list(shape), device=device or local.device)
+        _initial(lock, row, seed, offset[0] * width, values)
         local.copy_(values)
+
+
+def _initial(lock: Lock, row: Parameter, seed: int, first: int, out: torch.Tensor) -> None:
+    """Writes elements `first…` of a parameter's initial values into `out`, f32 and contiguous."""
+    if row.init != "file":
+        _draws.initial(row.init, row.numbers, seed, row.path, first, out)
+        return
+    flat = out.view(-1)
+    for start in range(0, flat.numel(), _PIECE):
+        piece = flat[start : start + _PIECE]
+        data = bytearray(lock.initial_bytes(row.path, first + start, piece.numel()))
+        piece.copy_(torch.frombuffer(data, dtype=torch.float32))
 
 
 @torch.no_grad()
@@ -159,17 +187,37 @@ def digest(lock: Lock, model: nn.Module) -> str:
 def initialise(lock: Lock, model: nn.Module) -> str:
     """Draws the lock's initial values, each rank its part, and returns the digest of all of them, which canonc's log has.
 
-    A digest other than the lock's is an error: then this device's logarithm or exponential is not exact enough.
+    Where a device's logarithm or exponential is not exact enough, the CPU draws them. A digest other than the lock's is
+    an error; of more than 2^28 values the folder has none, and `canonc record` compares it.
     """
     draw(lock, model)
-    drawn, expected = str(digest(lock, model)), lock.training.get("initial")
-    if expected not in (None, drawn):
-        raise Error(f"the initial values have the digest {drawn[:12]}, and the lock's have {expected[:12]}: draw them on a CPU")
-    return drawn
+    drawn = digest(lock, model)
+    expected = str(lock.training.get("initial", drawn))
+    if drawn != expected:
+        draw(lock, model, "cpu")
+        drawn = digest(lock, model)
+    if drawn != expected:
+        raise Error(f"the initial values have the digest {drawn[:12]}, and the lock's have {expected[:12]}: export the lock again")
+    return str(drawn)
 
 
 def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
+
+
+def on_first(work: Callable[[], Any]) -> Any:
+    """Does something on rank 0 alone; its result, or its error, is that of every rank. Every rank must call it."""
+    outcome: list[Any] = [None, None]
+    if rank() == 0:
+        try:
+            outcome[0] = work()
+        except (Error, OSError, ValueError) as error:
+            outcome[1] = str(error)
+    if dist.is_initialized():
+        dist.broadcast_object_list(outcome, src=0)
+    if outcome[1] is not None:
+        raise Error(outcome[1])
+    return outcome[0]
 
 
 def whole(parameter: torch.Tensor) -> torch.Tensor:

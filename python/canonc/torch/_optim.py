@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -30,7 +28,9 @@ class Loss:
         if precision != lock.precision:
             raise Error(f"the lock computes in {lock.precision}, and this module in {precision}: call `canonc.torch.shard(model)`")
         # FSDP2 takes means over ranks.
-        self._ranks = getattr(model, "sharding", {}).get("ranks", 1)
+        self._ranks = ranks_of(model)
+        if dist.is_initialized() and dist.get_world_size() != self._ranks:
+            raise Error(f"{dist.get_world_size()} ranks train this module, and it is not divided among them: call `canonc.torch.shard(model)`")
         self._sums: dict[str, torch.Tensor] = {}
         self._counted = 0
 
@@ -39,18 +39,22 @@ class Loss:
         named = {"windows": micro.windows} if hasattr(self.model, "drops_at") else {}
         squares = {name: self.weights[name] for name in ("nll_square", "z_loss")}
         sums = self.model(micro.tokens, micro.targets, **named, **squares)
-        self._counted = micro.counted
-        loss = sums["loss"] / micro.counted
+        # Where no target counts, every sum is 0.
+        self._counted, counted = micro.counted, max(micro.counted, 1)
+        loss = sums["loss"] / counted
         for name, value in sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value.detach().double()
             if name != "loss":
                 weight = self.weights["ahead" if name.startswith("ahead_") else name]
                 # Means are of this micro-batch; later tokens' losses are sums over targets, as the loss is.
-                loss = loss + weight * (value / micro.counted if name.startswith("ahead_") else value)
+                loss = loss + weight * (value / counted if name.startswith("ahead_") else value)
         return loss * self._ranks
 
-    def take(self) -> tuple[float, dict[str, float]]:
-        """The step's loss and the auxiliary losses that its lock weighs, as canonc logs them. Every rank must call it."""
+    def take(self) -> tuple[float | None, dict[str, float]]:
+        """The step's loss, None if no target counted, and the auxiliary losses that its lock weighs, as canonc logs them.
+
+        Every rank must call it.
+        """
         names = sorted(self._sums)
         sums = torch.stack([self._sums[name].reshape(()) for name in names])
         if dist.is_initialized():
@@ -61,15 +65,28 @@ class Loss:
         for name in ("balance", "router_z", *(f"ahead_{n}" for n in range(2, 9))):
             weight = self.weights["ahead" if name.startswith("ahead_") else name]
             if name in values and weight:
-                terms[name] = values[name] / (self._counted if name.startswith("ahead_") else self.lock.training["micro_batches"])
-        return values["loss"] / self._counted, terms
+                terms[name] = values[name] / (max(self._counted, 1) if name.startswith("ahead_") else self.lock.training["micro_batches"])
+        return values["loss"] / self._counted if self._counted else None, terms
+
+
+def ranks_of(model: Any) -> int:
+    """The ranks that a module is divided among."""
+    return int(getattr(model, "sharding", {}).get("ranks", 1))
+
+
+def _add_up(gradient: torch.Tensor, ranks: int) -> None:
+    """Makes a gradient that FSDP2 leaves alone its mean over ranks, as FSDP2 does with the others; once."""
+    if ranks > 1 and not getattr(gradient, "is_mean", False):
+        dist.all_reduce(gradient)
+        gradient.div_(ranks)
+        gradient.is_mean = True
 
 
 @torch.no_grad()
 def clip(lock: Lock, model: nn.Module) -> float:
-    """Adds up the gradients that FSDP2 leaves alone, clips all of them, and returns their norm before that.
+    """Clips the gradients, and returns their norm before that. Every rank must call it.
 
-    Every rank must call it once a step. A parameter without a gradient is an error: PyTorch's optimizers would skip it.
+    A parameter without a gradient is an error: PyTorch's optimizers would skip it.
     """
     total = torch.zeros((), dtype=torch.float64, device=device_of(model))
     gradients = []
@@ -89,11 +106,7 @@ def clip(lock: Lock, model: nn.Module) -> float:
                     dist.all_reduce(local, group=mesh.get_group(axis))
             total += local
         else:
-            # Whole on every rank: its mean is FSDP2's for the others.
-            ranks = getattr(model, "sharding", {}).get("ranks", 1)
-            if ranks > 1:
-                dist.all_reduce(gradient)
-                gradient.div_(ranks)
+            _add_up(gradient, ranks_of(model))
             total += gradient.double().square().sum()
     norm = float(total.sqrt())
     limit = lock.training["optimizer"].get("clip")
@@ -155,7 +168,7 @@ class Updates:
     """The optimizers of a lock. `step(step)` sets the learning rate of the step and updates."""
 
     def __init__(self, lock: Lock, model: nn.Module, *, fused: bool | None = None) -> None:
-        self.lock = lock
+        self.lock, self._ranks = lock, ranks_of(model)
         values = lock.training["optimizer"]
         self.fused = device_of(model).type == "cuda" if fused is None else fused
         adamw: dict[tuple[float, float], list[nn.Parameter]] = {}
@@ -191,6 +204,9 @@ class Updates:
         for one in self.all:
             for group in one.param_groups:
                 group["lr"] = rate * group["factor"]
+                for parameter in group["params"]:
+                    if parameter.grad is not None and not isinstance(parameter.grad, DTensor):
+                        _add_up(parameter.grad, self._ranks)
             one.step()
 
     def zero_grad(self) -> None:
@@ -217,12 +233,3 @@ class Updates:
 def optimizer(lock: Lock, model: nn.Module, *, fused: bool | None = None) -> Updates:
     """The optimizers of a lock, with its groups, decays and learning rates. `fused` kernels are used on GPUs if not said."""
     return Updates(lock, model, fused=fused)
-
-
-@contextlib.contextmanager
-def accumulate(model: Any, last: bool, *, sharded: bool = True) -> Iterator[None]:
-    """One micro-batch of several. Gradients are added in shards; or whole on each rank until the `last` one, which sends less
-    and needs the memory of all gradients."""
-    if not sharded and hasattr(model, "set_requires_gradient_sync"):
-        model.set_requires_gradient_sync(last)
-    yield

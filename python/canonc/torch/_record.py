@@ -5,6 +5,7 @@ docs/files.md of canonc has the format. `canonc record FOLDER` computes the eval
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -27,21 +28,26 @@ from ._optim import Updates
 
 _CHAIN = "canonc.external.v1"
 _PARTS = ("weights", "first_moment", "second_moment")
-#: What may differ between the processes of one run: where it trains, and not what it computes.
-_MAY_CHANGE = ("world", "mesh", "division", "machine.", "environment.", "versions.", "checkpointing", "reshard")
+#: Kernels of packages whose products of f32 are TF32 on GPUs.
+_TF32 = ("fla ", "mamba_ssm ")
 #: Environment variables that can change results or speed.
 _ENVIRONMENT = ("NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "FLA_USE_TMA")
 
 
 def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, Any]:
-    """The record of what trains: engine, versions, kernels, dtypes, ranks, machine. `more` adds or replaces keys."""
+    """The record of what trains: engine, versions, kernels, dtypes, ranks, machine. `more` adds or replaces keys.
+
+    `script` is the digest of this package's files; a loop of your own may give one with its own text: `tagged("canonc.script.v1", …)`.
+    """
     world = dist.get_world_size() if dist.is_initialized() else 1
     device = _model.device_of(model)
     sharding = getattr(model, "sharding", {"parallel": "none", "mesh": "none", "precision": "f32", "compile": "none", "checkpointing": "none", "reshard": False})
     precision = sharding["precision"]
     micro_batches = lock.training["micro_batches"]
     # Of products of f32 on GPUs.
-    tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
+    asked = torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32
+    of_kernels = precision == "f32" and any(kernel.startswith(_TF32) for kernel in model.kernels.values())
+    tf32 = device.type == "cuda" and (asked or of_kernels)
     known: dict[str, Any] = {
         "engine": "pytorch",
         "engine_version": str(torch.__version__),
@@ -62,7 +68,8 @@ def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, 
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "checkpointing": sharding["checkpointing"],
         "reshard": sharding["reshard"],
-        "module": lock.arch["module"],
+        "module": _hash.tagged("canonc.module.v1", (lock.folder / "model.py").read_text(encoding="utf-8")),
+        "script": script_digest(),
         "versions.python": platform.python_version(),
         "machine.cpu": _cpu(),
         "machine.hosts": _hosts(),
@@ -81,6 +88,12 @@ def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, 
         known["machine.gpus"] = world
     known |= {f"environment.{name}": os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     return known | more
+
+
+def script_digest(*texts: str) -> str:
+    """The digest of this package's files and of further texts."""
+    files = sorted(Path(__file__).parent.glob("_*.py"))
+    return _hash.tagged("canonc.script.v1", "\0".join([*(file.read_text(encoding="utf-8") for file in files), *texts]))
 
 
 def _cpu() -> str:
@@ -130,13 +143,15 @@ def _text(record: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _number(value: float) -> float | str:
+def _number(value: float | None) -> float | str | None:
     """Numbers that JSON has not are words."""
+    if value is None:
+        return None
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
 
 
 class Recorder:
-    """Writes the folder of a run. Every rank makes one and makes the same calls; rank 0 writes.
+    """Writes the folder of a run. Every rank makes one and makes the same calls; rank 0 writes, and holds the folder.
 
     `initial` is what `initialise` returned, `record` what `trainer` did. If the folder has a log of this lock and record, it is
     continued: `cut(step)` removes what was logged after a checkpoint.
@@ -148,9 +163,14 @@ class Recorder:
         self._clock = time.monotonic()
         self._record, text = record, _text(record)
         self.trainer = _hash.tagged("canonc.trainer.v1", text)
-        if not self.writes:
-            return
+        self.lines: list[str] = []
+        _model.on_first(lambda: self._open(initial, text))
+
+    def _open(self, initial: str, text: str) -> None:
+        """Makes the folder, or reads what is there."""
+        lock, record = self.lock, self._record
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._writer = _hold(self.folder / "writer")
         kept = self.folder / "lock"
         if kept.exists() and kept.read_text(encoding="utf-8") != lock.text:
             raise Error(f"`{self.folder}` is the folder of another lock's run: name another folder")
@@ -158,11 +178,13 @@ class Recorder:
             raise Error(f"the run in `{self.folder}` is finished: name another folder")
         _replace(kept, lock.text.encode())
         log, kept_record = self.folder / "metrics.jsonl", self.folder / "trainer.toml"
-        self.lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        self.lines = _lines(log)
+        if log.exists():
+            _replace(log, "".join(line + "\n" for line in self.lines).encode())
         if self.lines:
             self._kept = _read(kept_record)
             for key in sorted(self._kept.keys() | record.keys()):
-                if self._kept.get(key) != record.get(key) and not key.startswith(_MAY_CHANGE):
+                if self._kept.get(key) != record.get(key) and not self._may_change(key):
                     raise Error(
                         f"the run in `{self.folder}` was begun with {key} = {self._kept.get(key)!r}, and now it is {record.get(key)!r}: "
                         "go on with the former, or train from the start in another folder"
@@ -173,6 +195,11 @@ class Recorder:
         _replace(kept_record, text.encode())
         start = {"kind": "external", "version": 1, "lock": lock.id, "eval": lock.training["eval"]}
         self._append(start | {"initial": initial, "trainer": self.trainer})
+
+    def _may_change(self, key: str) -> bool:
+        """Whether a key of the record may differ between the processes of one run."""
+        names = self.lock.training["may_change"]
+        return any(key.startswith(name) if name.endswith(".") else key == name for name in names)
 
     @property
     def head(self) -> str:
@@ -189,31 +216,45 @@ class Recorder:
 
     def cut(self, step: int) -> None:
         """Removes the lines after a step, which a resumed run computes again, and logs what is different about this process."""
-        if self.writes:
-            records = [json.loads(line) for line in self.lines]
-            ends = [at for at, record in enumerate(records) if record["kind"] == "step" and record["step"] == step]
-            if step and not ends:
-                raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the run goes on")
-            self.lines = self.lines[: ends[0] + 1 if step else 1]
-            for record in records[: len(self.lines)]:
-                self._kept = self._kept | record.get("changes", {})
-            _replace(self.folder / "metrics.jsonl", "".join(line + "\n" for line in self.lines).encode())
-            times = self.folder / "timings.jsonl"
-            if times.exists():
-                kept = [line for line in times.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
-                _replace(times, "".join(line + "\n" for line in kept).encode())
-            for number, place in _checkpoints(self.folder).items():
-                if number > step:
-                    _remove(place)
-            changed = {key: self._record.get(key) for key in sorted(self._kept.keys() | self._record.keys()) if self._kept.get(key) != self._record.get(key)}
-            if changed:
-                self._append({"kind": "resumed", "step": step, "changes": changed})
+        _model.on_first(lambda: self._cut(step))
         self._clock = time.monotonic()
 
-    def step(self, step: Step, loss: float, norm: float, terms: dict[str, float] | None = None) -> None:
-        """Logs a step: its loss before the update, and the norm before clipping."""
+    def _cut(self, step: int) -> None:
+        records = [json.loads(line) for line in self.lines]
+        ends = [at for at, record in enumerate(records) if record["kind"] == "step" and record["step"] == step]
+        if step and not ends:
+            raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the run goes on")
+        self.lines = self.lines[: ends[0] + 1 if step else 1]
+        for record in records[: len(self.lines)]:
+            self._kept = self._kept | record.get("changes", {})
+        _replace(self.folder / "metrics.jsonl", "".join(line + "\n" for line in self.lines).encode())
+        times = self.folder / "timings.jsonl"
+        if times.exists():
+            kept = [line for line in _lines(times) if json.loads(line)["step"] <= step]
+            _replace(times, "".join(line + "\n" for line in kept).encode())
+        for number, place in _checkpoints(self.folder).items():
+            if number > step:
+                _remove(place)
+        changed = {key: self._record.get(key) for key in sorted(self._kept.keys() | self._record.keys()) if self._kept.get(key) != self._record.get(key)}
+        if changed:
+            self._append({"kind": "resumed", "step": step, "changes": changed})
+
+    def sync(self) -> None:
+        """Makes the log safe before a state is saved that needs it."""
+        if self.writes:
+            with open(self.folder / "metrics.jsonl", "rb") as log:
+                os.fsync(log.fileno())
+
+    def step(self, step: Step, loss: float | None, norm: float, terms: dict[str, float] | None = None) -> None:
+        """Logs a step: its loss before the update, None if no target counted, and the norm before clipping."""
         if not self.writes:
             return
+        logged = json.loads(self.lines[-1]).get("step", 0)
+        if step.number != logged + 1:
+            raise Error(
+                f"metrics.jsonl in `{self.folder}` ends with step {logged}, and this is step {step.number}: "
+                "call `cut` with the step that training goes on from, or name another folder"
+            )
         line = {"kind": "step", "step": step.number, "loss": _number(loss), "grad_norm": _number(norm), "lr": step.rate}
         line |= {"batch": step.digest, "counted": step.counted}
         self._append(line | {name: _number(value) for name, value in (terms or {}).items()})
@@ -305,6 +346,26 @@ class Recorder:
         for number, place in all_steps.items():
             if number not in kept:
                 _remove(place)
+
+
+def _lines(file: Path) -> list[str]:
+    """The complete lines of a file: a process that was killed may have left a part of one."""
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
+def _hold(file: Path) -> Any:
+    """Takes the lock of a run's folder, as canonc does; the system releases it however the process ends."""
+    writer = open(file, "a+", encoding="utf-8")
+    try:
+        fcntl.flock(writer, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        writer.seek(0)
+        raise Error(f"`{file.parent}` is in use by {writer.read().strip() or 'another process'}: wait until it ends, or name another folder")
+    writer.truncate(0)
+    writer.write(f"process {os.getpid()}\n")
+    writer.flush()
+    return writer
 
 
 def _checkpoints(folder: Path) -> dict[int, Path]:

@@ -9,18 +9,20 @@ and exit code 75, at SIGTERM, SIGINT or SIGUSR2.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-from . import Error, Lock, Loss, Recorder, Updates, clip, initialise, module, optimizer, shard, tagged, trainer, windows
+from . import Error, Lock, Loss, Recorder, Updates, clip, initialise, module, on_first, optimizer, script_digest, shard, trainer, windows
 
 
 def train(
@@ -37,52 +39,58 @@ def train(
 ) -> bool:
     """Trains until the lock's last step, or `until` one; returns whether the run is finished. Every rank calls it.
 
-    `replicas` divides the ranks into groups that each hold the whole model. The state is saved every `save_every` steps (if
+    Training that diverges is an `Error`, and the run is over: `canonc record` attests that it diverged. `replicas` divides the ranks into groups that each hold the whole model. The state is saved every `save_every` steps (if
     not said, as often as the lock keeps checkpoints) and whenever training stops.
     """
-    folder, stop = Path(folder), Stop()
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    folder, target = Path(folder), torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     started_here = not dist.is_initialized()
     if started_here:
-        start(place)
+        start(target)
     rank, world = dist.get_rank(), dist.get_world_size()
-    if place.type == "cuda":
-        place = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(place)
+    if target.type == "cuda":
+        target = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(target)
+    if world % replicas:
+        raise Error(f"{world} ranks are not {replicas} groups of equal size: give a number of replicas that divides them")
     sizes, names = ((replicas, world // replicas), ("replicate", "shard")) if replicas > 1 else ((world,), ("shard",))
-    mesh = dist.init_device_mesh(place.type, sizes, mesh_dim_names=names)
+    mesh = dist.init_device_mesh(target.type, sizes, mesh_dim_names=names)
 
-    model = module(lock, kernels=kernels, device="meta")
-    shard(model, mesh, device=place, compile=compile, checkpointing=checkpointing)
+    model = module(lock, kernels=kernels, device="meta", runs_on=target)
+    shard(model, mesh, device=target, compile=compile, checkpointing=checkpointing)
     initial = initialise(lock, model)
     updates, loss = optimizer(lock, model), Loss(lock, model)
     record = Recorder(lock, folder, initial=initial, record=trainer(lock, model, updates, script=own_digest()))
-    states = folder.with_name(f"{folder.name}.states")
-    done = restore(states, model, updates)
+    states = States(folder, lock, model, updates)
+    done = states.restore()
     record.cut(done)
 
     last = min(until or lock.steps, lock.steps)
     every = save_every or lock.training["checkpoint_every"]
-    for step in windows(lock, rank, world, done).steps():
-        for micro in step:
-            loss(micro).backward()
-        norm = clip(lock, model)
-        mean, terms = loss.take()
-        record.step(step, mean, norm, terms)
-        if not (abs(mean) < float("inf") and norm < float("inf")):
-            raise Error(f"training diverged at step {step.number}: the loss is {mean}, the gradient norm {norm}")
-        updates.step(step)
-        updates.zero_grad()
-        done = step.number
-        if record.due(done):
-            record.checkpoint(model, updates, done)
-        if rank == 0 and done % max(lock.training["log_every"], 1) == 0:
-            print(f"step {done}/{lock.steps}  loss {mean:.4f}  norm {norm:.3f}  lr {step.rate:.3g}", flush=True)
-        stopping = stop.agreed(place) or done >= last
-        if stopping or every and done % every == 0:
-            save(states, model, updates, done)
-        if stopping:
-            break
+    with Stop() as stop, contextlib.closing(windows(lock, rank, world, done).steps()) as steps:
+        for step in steps:
+            for micro in step:
+                loss(micro).backward()
+            norm = clip(lock, model)
+            mean, terms = loss.take()
+            record.step(step, mean, norm, terms)
+            diverged = not (abs(mean or 0.0) < float("inf") and norm < float("inf"))
+            updates.step(step)
+            updates.zero_grad()
+            done = step.number
+            if record.due(done) or diverged:
+                record.checkpoint(model, updates, done)
+            if diverged:
+                raise Error(f"training diverged at step {done}: the loss is {mean}, the gradient norm {norm}; `canonc record {folder}` attests it", 1)
+            if rank == 0 and done % max(lock.training["log_every"], 1) == 0:
+                print(f"step {done}/{lock.steps}  loss {mean or 0.0:.4f}  norm {norm:.3f}  lr {step.rate:.3g}", flush=True)
+            stopping = stop.agreed(target)
+            if stopping or done >= last or every and done % every == 0:
+                record.sync()
+                states.save(done)
+            if stopping and done < lock.steps:
+                states.mark_stopped()
+            if stopping or done >= last:
+                break
     if started_here:
         dist.destroy_process_group()
     return done >= lock.steps
@@ -98,21 +106,28 @@ def start(device: torch.device) -> None:
 
 
 def own_digest() -> str:
-    """The digest of this file, for the record: a changed loop is another trainer."""
+    """The digest of this file and the package, for the record: a changed loop is another trainer."""
     text = Path(__file__).read_text(encoding="utf-8")
-    return tagged("canonc.script.v1", text.replace("\nfrom canonc_torch import ", "\nfrom . import "))
+    return script_digest(text.replace("\nfrom canonc_torch import ", "\nfrom . import "))
 
 
 class Stop:
-    """Whether a signal asked to stop: all ranks do after the same step."""
+    """Whether a signal asked to stop: all ranks do after the same step. The former handlers come back after the block."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._former: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Stop:
         for name in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-            try:
-                signal.signal(name, self._ask)
-            except ValueError:  # Not the main thread: then only the last step stops.
-                break
+            # Outside the main thread only the last step stops.
+            with contextlib.suppress(ValueError):
+                self._former[name] = signal.signal(name, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name, handler in self._former.items():
+            signal.signal(name, handler)
 
     def _ask(self, number: int, frame: object) -> None:
         self.asked = True
@@ -123,34 +138,51 @@ class Stop:
         return bool(asked > 0)
 
 
-def save(folder: Path, model: torch.nn.Module, updates: Updates, step: int) -> None:
-    """Saves the state as `step-N`, which exists only when it is complete, and removes older ones but one."""
-    name = folder / f"step-{step:010}"
-    weights, moments = get_state_dict(model, updates.all)
-    half = name.with_name(f".{name.name}")
-    dcp.save({"model": weights, "optimizers": moments, "step": step}, checkpoint_id=half)
-    if dist.get_rank() == 0:
+class States:
+    """The states of a run that training goes on from, beside its folder: the two newest. Every rank makes each call."""
+
+    def __init__(self, run: Path, lock: Lock, model: torch.nn.Module, updates: Updates) -> None:
+        self.folder = run.with_name(f"{run.name}.states")
+        self.lock, self.model, self.updates = lock, model, updates
+        #: Is there after a signal stopped training, for a script that queues the job again.
+        self.stopped = self.folder / "stopped"
+
+    def _state(self, step: int) -> dict[str, Any]:
+        weights, moments = get_state_dict(self.model, self.updates.all)
+        return {"model": weights, "optimizers": moments, "step": step, "lock": self.lock.id}
+
+    def save(self, step: int) -> None:
+        """Saves the state as `step-N`, which exists only when it is complete."""
+        name = self.folder / f"step-{step:010}"
+        half = name.with_name(f".{name.name}")
+        dcp.save(self._state(step), checkpoint_id=half)
+        on_first(lambda: self._rename(half, name))
+
+    def _rename(self, half: Path, name: Path) -> None:
         shutil.rmtree(name, ignore_errors=True)
         half.rename(name)
-        for old in sorted(name.parent.glob("step-*"))[:-2]:
+        for old in sorted(self.folder.glob("step-*"))[:-2]:
             shutil.rmtree(old)
-    dist.barrier()
 
+    def mark_stopped(self) -> None:
+        on_first(lambda: self.stopped.write_text("", encoding="utf-8"))
 
-def restore(folder: Path, model: torch.nn.Module, updates: Updates) -> int:
-    """Loads the newest state; returns its step, or 0. Rank 0 looks, and all ranks do as it says."""
-    found: list[object] = [None]
-    if dist.get_rank() == 0:
-        found = [max((str(path) for path in folder.glob("step-*")), default=None)]
-    dist.broadcast_object_list(found, src=0)
-    if found[0] is None:
-        return 0
-    weights, moments = get_state_dict(model, updates.all)
-    state = {"model": weights, "optimizers": moments, "step": 0}
-    dcp.load(state, checkpoint_id=found[0])
-    set_state_dict(model, updates.all, model_state_dict=state["model"], optim_state_dict=state["optimizers"])
-    updates.restore()
-    return int(state["step"])
+    def restore(self) -> int:
+        """Loads the newest state; returns its step, or 0. Rank 0 looks for it."""
+        newest = on_first(self._newest)
+        if newest is None:
+            return 0
+        state = self._state(0)
+        dcp.load(state, checkpoint_id=newest)
+        if state["lock"] != self.lock.id:
+            raise Error(f"`{newest}` is a state of lock {state['lock'][:12]}, and this is {self.lock.id[:12]}: name another folder with --out")
+        set_state_dict(self.model, self.updates.all, model_state_dict=state["model"], optim_state_dict=state["optimizers"])
+        self.updates.restore()
+        return int(state["step"])
+
+    def _newest(self) -> str | None:
+        self.stopped.unlink(missing_ok=True)
+        return max((str(path) for path in self.folder.glob("step-*")), default=None)
 
 
 def main() -> None:
@@ -165,18 +197,16 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=1, help="groups of ranks that each hold the whole model")
     parser.add_argument("--save-every", type=int, default=0, help="steps between saved states [default: as the lock]")
     parser.add_argument("--until", type=int, help="stop after this step")
-    parser.add_argument("--finished", action="store_true", help="only say `yes` or `no`: whether the log has the last step")
     given = vars(parser.parse_args())
     if "=" in given["kernels"]:
         given["kernels"] = dict(pair.split("=", 1) for pair in given["kernels"].split(","))
     try:
         lock = Lock(given.pop("lock"), data=given.pop("data"))
-        if given.pop("finished"):
-            log = Path(given["out"], "metrics.jsonl")
-            sys.exit(print("yes" if log.exists() and len(log.read_bytes().splitlines()) > lock.steps else "no"))
         finished = train(lock, given.pop("out"), **given)
     except Error as error:
-        sys.exit(f"error: {error}")
+        # A message of the program begins so.
+        print("error: " + str(error).removeprefix("error: "), file=sys.stderr)
+        sys.exit(error.exit_code)
     sys.exit(0 if finished else 75)
 
 

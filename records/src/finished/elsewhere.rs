@@ -91,8 +91,8 @@ pub(crate) fn agrees(
         (attestation.diverged == diverged, "it attests another end of training than the log's"),
         (attestation.steps == run.last(), "it attests another number of steps than the log's"),
         (attestation.counted == counted, "it attests other counted targets than the log's"),
-        (attestation.lines == run.log.heads.len() as u64, "it attests another number of lines"),
-        (Some(&attestation.metrics) == run.log.heads.last(), "it attests another log"),
+        (attestation.lines == run.log.end.1, "it attests another number of lines"),
+        (attestation.metrics == run.log.end.0, "it attests another log"),
         (attestation.evaluations == run.measured_head, "it attests other evaluations"),
         (diverged.is_some() || evaluated, "evaluations.jsonl has none after the last step"),
     ];

@@ -46,6 +46,8 @@ pub struct ExternalLog {
     pub resumed: Vec<Resumed>,
     /// The chain after the start, then after each step.
     pub heads: Vec<Digest>,
+    /// The chain of the last line, whatever it is, and the number of lines.
+    pub end: (Digest, u64),
     /// An incomplete last line, of an engine that ended while it wrote or is writing now.
     pub torn: Option<String>,
 }
@@ -96,7 +98,8 @@ pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
     };
     let mut start = None;
     let mut steps: Vec<Step> = Vec::with_capacity(lines.len());
-    let (mut resumed, mut kept) = (Vec::new(), Vec::with_capacity(lines.len()));
+    let (mut resumed, mut of_steps) = (Vec::new(), Vec::with_capacity(lines.len()));
+    let last = heads.last().copied();
     for (at, (line, head)) in lines.iter().zip(heads).enumerate() {
         let members: Line = serde_json::from_str(line)
             .map_err(|error| altered(at, &format!("is not an object: {error}")))?;
@@ -110,15 +113,16 @@ pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
             }
             _ => steps.push(step_of(&members).map_err(refused)?),
         }
-        kept.push(head);
+        of_steps.push(head);
     }
-    let Some(start) = start else {
+    let (Some(start), Some(last)) = (start, last) else {
         return Err(Problem::finding(
             format!("{} has no first line of kind \"external\"", path.display()),
             "docs/files.md has the form of each line; restore the file from a copy",
         ));
     };
-    Ok(ExternalLog { start, steps, resumed, heads: kept, torn })
+    let end = (last, lines.len() as u64);
+    Ok(ExternalLog { start, steps, resumed, heads: of_steps, end, torn })
 }
 
 /// Reads canonc's measurements.

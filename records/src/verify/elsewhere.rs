@@ -92,7 +92,7 @@ fn check_order(
             Subject::Log,
             format!(
                 "metrics: {} chained, to step {last} of {}",
-                dsl::counted(run.log.heads.len(), "line"),
+                dsl::counted(run.log.end.1, "line"),
                 experiment.budget.steps
             ),
         ),

@@ -8,6 +8,7 @@ use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::trainer::{Setting, TrainerRecord};
 use records::attest::Attested;
+use records::external::ExternalRun;
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
 use records::run::Paths;
@@ -77,6 +78,12 @@ impl Curves {
     /// The step times of another engine's run. They are compared only with times of an equal record.
     fn read_times_elsewhere(&mut self, paths: &Paths, trainer: &TrainerRecord, last: u64) {
         let Ok(text) = disk::read_text(&paths.timings(), disk::TEXT) else { return };
+        if ExternalRun::read(paths).is_ok_and(|run| !run.log.resumed.is_empty()) {
+            let folder = paths.folder.display();
+            self.untimed =
+                Some(format!("{folder}: it went on on another machine or number of ranks"));
+            return;
+        }
         match times_elsewhere(&text, last) {
             Ok(mut seconds) => {
                 seconds.sort_by(f64::total_cmp);

@@ -82,9 +82,7 @@ fn attested(
 ) -> Result<ExternalAttestation, Problem> {
     let diverged = finished::end_elsewhere(job.into(), run)
         .map_err(|what| finished::mismatch(paths, &what))?;
-    let Some(metrics) = run.log.heads.last().copied() else {
-        return Err(finished::mismatch(paths, "metrics.jsonl is empty"));
-    };
+    let (metrics, lines) = run.log.end;
     Ok(ExternalAttestation {
         name: job.name.clone(),
         lock: job.id(),
@@ -95,7 +93,7 @@ fn attested(
         diverged,
         counted: run.log.steps.iter().fold(0u64, |sum, step| sum.saturating_add(step.counted)),
         metrics,
-        lines: run.log.heads.len() as u64,
+        lines,
         evaluations: run.measured_head,
         weights: end.manifest.weights.tensors,
         first_moment: end.manifest.first_moment.tensors,

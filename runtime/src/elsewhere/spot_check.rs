@@ -83,7 +83,7 @@ pub fn spot_check(
     let run = ExternalRun::read(paths)?;
     let store = run.store(paths, job.slots());
     let kept = store.kept(|chain| run.log.heads.contains(&chain))?;
-    let bounds = bounds(precision, &run.trainer);
+    let bounds = bounds(precision);
     let mut check = SpotCheck {
         of_steps: run.log.steps.len() as u64,
         of_evaluations: run.measured.len(),
@@ -153,11 +153,9 @@ impl Checker<'_> {
             watcher.step(computed.step);
             let after = computed.step - from;
             if let Some(why) = self.step_differs(&computed, after, check) {
-                check.differs(
-                    format!("step {} from {text}: {why}", computed.step),
-                    after,
-                    self.chooses(),
-                );
+                let differs = format!("step {} from {text}: {why}", computed.step);
+                check.differs(differs, after, self.chooses());
+                check.covers(from, computed.step - 1);
                 return Ok(());
             }
             check.steps.insert(computed.step);
@@ -185,9 +183,7 @@ impl Checker<'_> {
                 check.updates.insert(computed.step);
             }
         }
-        if to > from {
-            check.stretches.push((from + 1, to));
-        }
+        check.covers(from, to);
         Ok(())
     }
 
@@ -300,6 +296,13 @@ fn larger(known: f64, new: f64) -> f64 {
 }
 
 impl SpotCheck {
+    /// Adds the steps after one of them up to another to those that were computed again.
+    fn covers(&mut self, from: u64, to: u64) {
+        if to > from {
+            self.stretches.push((from + 1, to));
+        }
+    }
+
     fn differs(&mut self, text: String, after: u64, chooses: bool) {
         match chooses && after > CHOICES {
             false => self.broken.push(text),
@@ -313,7 +316,8 @@ impl SpotCheck {
     pub fn tell(&self, record: &TrainerRecord, report: &mut VerifyReport) {
         report.broken.extend(self.broken.iter().map(|text| format!("replay: {text}")));
         report.undecided.extend(self.undecided.iter().map(|text| format!("replay: {text}")));
-        let Some(bounds) = self.bounds.filter(|_| self.broken.is_empty()) else { return };
+        let found_nothing = self.broken.is_empty() && !self.stretches.is_empty();
+        let Some(bounds) = self.bounds.filter(|_| found_nothing) else { return };
         let range = |(first, last): &(u64, u64)| match first == last {
             true => first.to_string(),
             false => format!("{first} to {last}"),

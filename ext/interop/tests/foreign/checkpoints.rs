@@ -73,6 +73,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -255,6 +255,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     export::write(&request, out).map_err(|error| error.to_string())
 }

@@ -46,6 +46,7 @@ fn release(name: &str) -> tempfile::TempDir {
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     export::write(&request, &dir.path().join("hf")).unwrap();
     fs::rename(dir.path().join("hf/config.json"), dir.path().join("config.json")).unwrap();

@@ -111,6 +111,7 @@ fn export(imported: &Imported, experiment: &Experiment, to: To, out: &Path) {
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -221,6 +222,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
             imported_text: None,
+            initial: None,
         };
         let out = dir.path().join("out");
         let error = export::write(&request, &out).unwrap_err().to_string();
@@ -280,6 +282,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             origin: None,
             tokenizer: Err("No tokenizer is in this folder."),
             imported_text: None,
+            initial: None,
         };
         let out = dir.path().join("out");
         let error = export::write(&request, &out).unwrap_err().to_string();

@@ -40,6 +40,7 @@ fn export(compiled: &Compiled, weights: &Path, dtype: Dtype, out: &Path) -> Vec<
         origin: None,
         tokenizer: Err("No tokenizer is in this folder."),
         imported_text: None,
+        initial: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{}: {error}", compiled.name))
 }

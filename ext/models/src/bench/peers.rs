@@ -97,6 +97,7 @@ fn raced(args: &BenchArgs) -> Result<Raced, Failure> {
         origin: None,
         tokenizer: Err(""),
         imported_text: None,
+        initial: None,
     };
     let exported = folder.path().join("export");
     write(&request, &exported)?;
