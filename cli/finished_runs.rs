@@ -9,6 +9,8 @@ use std::sync::Mutex;
 use compiler::digest::Digest;
 use disk::{SMALL, read_text};
 use lab::experiment::Experiment;
+use lab::trainer::is_declared;
+use lab::verdict::Trainer;
 use records::attest::Attested;
 use records::finished;
 use records::run::{Paths, trained_elsewhere};
@@ -45,6 +47,16 @@ impl FinishedRuns {
             runs.sort_by_key(|run| trained_elsewhere(&Paths::new(run)));
         }
         FinishedRuns { by_lock, sound: Mutex::default() }
+    }
+
+    /// Those of the trainer that a comparison declares.
+    pub fn of_trainer(mut self, declared: Trainer) -> FinishedRuns {
+        let fits = |run: &PathBuf| {
+            let attested = attestation(&Paths::new(run));
+            attested.is_some_and(|attested| is_declared(declared, attested.trainer.as_ref()))
+        };
+        self.by_lock.values_mut().for_each(|runs| runs.retain(fits));
+        self
     }
 
     /// The folder of a lock's run: the folder of the lock's name, or the folder of a finished run of the same lock.

@@ -52,6 +52,7 @@ pub fn read_if_present(
     experiment: &Experiment,
     given: Option<&Path>,
 ) -> Result<Option<Box<dyn WeightSource>>, Failure> {
+    refuse_unused(experiment, given)?;
     match &experiment.init {
         Init::Weights { name, .. } if given.is_some() || usual(name).is_some() => {
             read(experiment, given)

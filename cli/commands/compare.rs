@@ -201,8 +201,8 @@ pub fn compare(
         out::check(out, kind)?;
     }
     // A run made for another comparison is reused.
-    let finished = FinishedRuns::under(&args.dir);
     for comparison in &locked {
+        let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
         let folder = out::named(&args.dir, &comparison.name, "")?;
         check(comparison, &folder, args.given(), &finished)?;
         if let Some(events) = &args.tensorboard {
@@ -246,7 +246,7 @@ fn one(
     let folder = out::named(&args.dir, &comparison.name, "")?;
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     // By now the runs of the earlier comparisons are there too.
-    let finished = FinishedRuns::under(&args.dir);
+    let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
     let trainer = Trainer {
         folder: &folder,
         given: args.given(),

@@ -143,7 +143,10 @@ pub fn diff(args: &DiffArgs) -> Outcome {
 /// Who trained two runs, if both words name runs.
 fn trainers(a: &Path, b: &Path) -> Result<Option<[Option<TrainerRecord>; 2]>, Failure> {
     match (workspace::resolve(a)?, workspace::resolve(b)?) {
-        (Target::Run(a), Target::Run(b)) => {
+        // A folder with a lock alone was trained by nobody.
+        (Target::Run(a), Target::Run(b))
+            if [&a, &b].map(|run| Paths::new(run).metrics().exists()) == [true; 2] =>
+        {
             Ok(Some([trainer_of(&Paths::new(a))?, trainer_of(&Paths::new(b))?]))
         }
         (_, _) => Ok(None),

@@ -238,6 +238,11 @@ impl Graph {
         self.top.any_call(&|primitive, _| [op::AHEAD, "aux_loss"].contains(&primitive.name))
     }
 
+    /// Whether it calls a primitive.
+    pub fn calls(&self, name: &str) -> bool {
+        self.top.any_call(&|primitive, _| primitive.name == name)
+    }
+
     /// Whether tokens choose among parts of it, such as experts: rounding can change a choice, and then all that follows.
     pub fn has_choices(&self) -> bool {
         self.top.any_call(&|primitive, _| primitive.name == "top_k")

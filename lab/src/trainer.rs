@@ -3,19 +3,26 @@
 //! A run without a record was trained by canonc. What a field means is a row of `ROWS`; a field that has none is a
 //! confound.
 
+mod of_lock;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use compiler::digest::Digest;
-use compiler::plan::{MEANS, Precision, UpdateRule};
+use compiler::plan::{MEANS, Precision};
+
+pub use of_lock::{is_declared, refusals};
 
 use crate::experiment::Experiment;
 use crate::field::quote;
-use crate::verdict::{Change, Outcome, Subject, Trainer, Verdict};
+use crate::verdict::{Change, Outcome, Subject, Verdict};
 
 const TAG: &str = "canonc.trainer.v1";
 /// The version of a record that this canonc reads.
 const VERSION: i64 = 1;
+/// The most keys of a record, and bytes of a key or its text.
+const MAX_KEYS: usize = 1000;
+const MAX_TEXT: usize = 1000;
 
 /// A value of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,10 +110,32 @@ impl TrainerRecord {
             None => return Err("it has no `version`".to_owned()),
         }
         let record = TrainerRecord::from_table(table, Digest::of(TAG, text))?;
-        match REQUIRED.iter().find(|key| !record.fields.contains_key(**key)) {
-            None => Ok(record),
-            Some(missing) => Err(format!("it has no `{missing}`")),
+        if let Some(missing) =
+            REQUIRED.iter().find(|key| record.text(key).is_none_or(str::is_empty))
+        {
+            return Err(format!("it has no text as `{missing}`"));
         }
+        if record.engine().eq_ignore_ascii_case(CANONC) {
+            return Err(format!(
+                "its engine is \"{}\", but canonc writes no such record",
+                record.engine()
+            ));
+        }
+        Ok(record)
+    }
+
+    /// The record with what changed while the run was trained: each key has all of its values, in order.
+    pub fn with_changes<'c>(
+        mut self,
+        changes: impl Iterator<Item = (&'c str, &'c str)>,
+    ) -> TrainerRecord {
+        for (key, value) in changes {
+            let before =
+                self.fields.get(key).map_or_else(|| "nothing".to_owned(), TrainerValue::to_string);
+            self.fields
+                .insert(key.to_owned(), TrainerValue::Text(format!("{before}, then {value}")));
+        }
+        self
     }
 
     /// The record in the attestation of a run, with the digest of the text that it was read from.
@@ -212,14 +241,29 @@ fn flatten(
         if !well_named {
             return Err(format!("`{key}` is not a key: letters, digits, `_`, `-` and `.`"));
         }
-        if matches!(&value, TrainerValue::Text(text) if text.chars().any(char::is_control)) {
+        if matches!(&value, TrainerValue::Text(text) if text.chars().any(is_control)) {
             return Err(format!("`{key}` has a control character in its text"));
+        }
+        if matches!(&value, TrainerValue::Text(text) if text.len() > MAX_TEXT)
+            || key.len() > MAX_TEXT
+        {
+            let start: String = key.chars().take(40).collect();
+            return Err(format!("`{start}` or its text has more than {MAX_TEXT} bytes"));
+        }
+        if fields.len() == MAX_KEYS {
+            return Err(format!("it has more than {MAX_KEYS} keys"));
         }
         if fields.insert(key.clone(), value).is_some() {
             return Err(format!("`{key}` occurs twice"));
         }
     }
     Ok(())
+}
+
+/// Whether a character would change how the text around it is shown.
+fn is_control(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns
 }
 
 /// What a version begins with: `2.11` of `2.11.0`.
@@ -302,7 +346,7 @@ fn rounding(_: Values<'_>, setting: Setting) -> FieldClass {
     if setting.bf16 && !setting.noise { Confound } else { Platform }
 }
 
-/// A confound, unless only one arm has what the field is about.
+/// A confound, unless only one arm has what the field is about: a run without what its own lock needs is refused.
 fn absent([a, b]: Values<'_>, _: Setting) -> FieldClass {
     if a.is_some() && b.is_some() { Confound } else { Note }
 }
@@ -362,6 +406,16 @@ const ROWS: &[Row] = &[
     row("world", |_, _| Platform, "sums are in another order"),
     row("mesh", |_, _| Platform, "sums are in another order"),
     row("parallel", |_, _| Platform, "sums are in another order"),
+    row(
+        "environment.NVIDIA_TF32_OVERRIDE",
+        |_, _| Confound,
+        "it decides whether f32 products are rounded",
+    ),
+    row(
+        "environment.TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        |_, _| Confound,
+        "it decides whether f32 products are rounded",
+    ),
     row("environment.", |_, _| Platform, "it may change the order of sums"),
     row(
         "checkpointing",
@@ -384,8 +438,6 @@ const ROWS: &[Row] = &[
 
 /// Classes with canonc's formula of AdamW.
 const ADAMW: [&str; 2] = ["torch.optim.AdamW", "canonc.torch.AdamW"];
-/// The class with canonc's formula of Muon.
-const MUON: &str = "canonc.torch.Muon";
 
 fn is_adamw(value: Option<&TrainerValue>) -> bool {
     matches!(value, Some(TrainerValue::Text(text)) if ADAMW.contains(&text.as_str()))
@@ -513,51 +565,6 @@ pub fn with_trainers(
     verdict
 }
 
-/// Why a run with this record is not a run of the lock; empty if it can be one.
-pub fn refusals(record: &TrainerRecord, experiment: &Experiment) -> Vec<String> {
-    let wants = |key: &'static str, wanted: &str, why: &str| {
-        let said = record.fields.get(key).map(TrainerValue::to_string);
-        (said.as_deref() != Some(wanted)).then(|| {
-            let said = said.unwrap_or_else(|| "nothing".to_owned());
-            format!("trainer.toml says {key} = \"{said}\", but {why}: \"{wanted}\" is needed")
-        })
-    };
-    let has_muon =
-        experiment.updates.iter().any(|update| matches!(update.rule, UpdateRule::Muon(_)));
-    let compute = match experiment.precision {
-        Precision::F32 => "f32",
-        Precision::Bf16 => "bf16",
-    };
-    // A record that leaves one of these out says nothing against it.
-    let never = |key: &'static str, wanted: &str, why: &str| {
-        record.fields.contains_key(key).then(|| wants(key, wanted, why)).flatten()
-    };
-    let terms = wants("loss.terms", CANONC, "every term of the lock's loss belongs to it");
-    let drops = experiment.dropout.is_some();
-    let masks = drops.then(|| wants("loss.dropout", CANONC, "the lock's seed gives the masks"));
-    let muon = has_muon.then(|| wants("optimizer.muon", MUON, "the lock has canonc's Muon"));
-    let of_lock = [
-        terms,
-        masks.flatten(),
-        muon.flatten(),
-        wants("precision.compute", compute, "the lock computes in that"),
-        wants("precision.master", "f32", "weights and moments are kept in that"),
-        wants("precision.loss", "f32", "the loss is computed in that"),
-        never("precision.reduce", "f32", "gradients are added up in that"),
-        never("precision.autocast", "none", "the lock's precision says what is rounded"),
-        (experiment.precision == Precision::F32)
-            .then(|| never("precision.tf32", "false", "TF32 rounds what an f32 lock does not"))
-            .flatten(),
-    ];
-    of_lock.into_iter().flatten().collect()
-}
-
-/// Whether a run of this trainer is one that a comparison with this declaration accepts.
-pub fn is_declared(declared: Trainer, record: Option<&TrainerRecord>) -> bool {
-    let engine = record.map_or(CANONC, TrainerRecord::engine);
-    declared.word().is_none_or(|word| word == engine)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -608,7 +615,10 @@ world = 2
             ("world = 2", "world = [2]", "`world` is [2], but a value is a string"),
             ("world = 2", "\"a b\" = 2", "`a b` is not a key"),
             ("\"sdpa\"", "\"\\u001b\"", "`kernels.attention` has a control character"),
-            ("engine = \"pytorch\"\n", "", "it has no `engine`"),
+            ("engine = \"pytorch\"\n", "", "it has no text as `engine`"),
+            ("engine = \"pytorch\"", "engine = 7", "it has no text as `engine`"),
+            ("engine = \"pytorch\"", "engine = \"Canonc\"", "its engine is \"Canonc\", but canonc"),
+            ("\"sdpa\"", "\"\\u202esdpa\"", "`kernels.attention` has a control character"),
         ] {
             let why = TrainerRecord::parse(&TEXT.replace(from, to)).unwrap_err();
             assert!(why.contains(reason), "{why}");
@@ -660,18 +670,5 @@ world = 2
         assert_eq!(lines, ["trainer: canonc / pytorch 2.11"]);
         assert!(confounds(None, None, Setting::default()).is_empty());
         assert!(confounds(Some(&record), Some(&record), Setting::default()).is_empty());
-    }
-
-    #[test]
-    fn a_declared_trainer_is_the_engine() {
-        let record = record(&[]);
-        for (declared, of_canonc, of_pytorch) in [
-            (Trainer::Any, true, true),
-            (Trainer::Canonc, true, false),
-            (Trainer::Pytorch, false, true),
-        ] {
-            assert_eq!(is_declared(declared, None), of_canonc);
-            assert_eq!(is_declared(declared, Some(&record)), of_pytorch);
-        }
     }
 }

@@ -43,6 +43,14 @@ impl ExternalRun {
         Ok(ExternalRun { trainer, log, measured, measured_head })
     }
 
+    /// What the engine says of itself, with what changed while it trained.
+    pub fn trainer_throughout(&self) -> TrainerRecord {
+        let changes = self.log.resumed.iter().flat_map(|resumed| &resumed.changes);
+        self.trainer
+            .clone()
+            .with_changes(changes.map(|(key, value)| (key.as_str(), value.as_str())))
+    }
+
     /// The records that canonc's own log would have.
     pub fn records(&self) -> Vec<Record> {
         self.log.records(&self.measured)
@@ -60,9 +68,15 @@ impl ExternalRun {
     }
 }
 
-/// The trainer record of a run; `None` for one that canonc trained.
+/// The trainer record of a run, with what changed while it was trained; `None` for one that canonc trained.
 pub fn trainer_of(paths: &Paths) -> Result<Option<TrainerRecord>, Problem> {
-    trained_elsewhere(paths).then(|| trainer(paths)).transpose()
+    if !trained_elsewhere(paths) {
+        return Ok(None);
+    }
+    Ok(Some(match paths.metrics().is_file() {
+        true => ExternalRun::read(paths)?.trainer_throughout(),
+        false => trainer(paths)?,
+    }))
 }
 
 fn trainer(paths: &Paths) -> Result<TrainerRecord, Problem> {

@@ -153,6 +153,6 @@ function judged(a, b) {
   const judgement = PAGE.judged.find(pair => (pair.a === a.index && pair.b === b.index) || (pair.a === b.index && pair.b === a.index));
   return judgement && {
     first: RUNS[judgement.a], second: RUNS[judgement.b], headline: judgement.headline, design: judgement.design,
-    declared: judgement.declared, differs: judgement.differs, other: judgement.other_batch,
+    declared: judgement.declared, differs: judgement.differs, other: judgement.other_batch, unknown: judgement.unknown_batches,
   };
 }

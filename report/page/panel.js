@@ -151,7 +151,7 @@ function two() {
   const [first, second] = judgement ? [judgement.first, judgement.second] : [a, b];
   const known = judgement && judgement.headline != null;
   const differs = known ? judgement.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
-  const batches = a.published || b.published || !judgement ? "" : judgement.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${judgement.other} on.`;
+  const batches = a.published || b.published || !judgement ? "" : judgement.unknown ? "Whether they saw the same batches is not known: an engine logged no digests of some steps." : judgement.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${judgement.other} on.`;
   const verdict = known ? el("p", { class: `design${{ not_controlled: " bad", bundle: " amber", tuned: " amber" }[judgement.design] || ""}`, id: "verdict" }, `design: ${judgement.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : a.log || b.log ? "A log is not judged, since only its reader says that it is of its lock. The fields of the locks differ in:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
   const cell = value => el("td", {}, value == null ? el("span", { class: "soft" }, "nothing") : el("code", {}, value));
   return [

@@ -37,12 +37,24 @@ fn lock(dir: &Path, arch: &str, optimizer: &str, more: &str) {
     let seeds = if more.contains("[seeds]") { "" } else { "[seeds]\ninit = 1\ndata = 1\n" };
     fs::write(dir.join("t.toml"), recipe + seeds).unwrap();
     canonc(dir, &["build", "t.toml", "-q"]);
+    if more.contains("[init]") {
+        canonc(dir, &["bind", "lockfiles/t.lock", "-q"]);
+    }
     canonc(dir, &["run", "--lock", "lockfiles/t.lock", "--dir", "ours", "-q"]);
     canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
 }
 
-/// Trains the exported folder into `out` on so many ranks.
-fn train(dir: &Path, ranks: u32, out: &str, more: &[&str], code: i32) {
+/// Trains the exported folder into `out` on so many ranks; returns its messages.
+fn train(dir: &Path, ranks: u32, out: &str, more: &[&str], code: i32) -> String {
+    let output = trainer(dir, ranks, out, more).output().unwrap();
+    // torchrun says 1 for a rank's 75.
+    let wanted = if ranks > 1 && code != 0 { 1 } else { code };
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(wanted), "{messages}");
+    messages
+}
+
+fn trainer(dir: &Path, ranks: u32, out: &str, more: &[&str]) -> Command {
     let python = python();
     let script = dir.join("folder/train.py");
     let mut command = match ranks {
@@ -62,10 +74,7 @@ fn train(dir: &Path, ranks: u32, out: &str, more: &[&str], code: i32) {
     };
     command.arg(script).args(["--out", out, "--device", "cpu"]).args(more).current_dir(dir);
     command.env("CANONC", env!("CARGO_BIN_EXE_canonc")).env("OMP_NUM_THREADS", "1");
-    let output = command.output().unwrap();
-    // torchrun says 1 for a rank's 75.
-    let wanted = if ranks > 1 && code != 0 { 1 } else { code };
-    assert_eq!(output.status.code(), Some(wanted), "{}", String::from_utf8_lossy(&output.stderr));
+    command
 }
 
 fn log(dir: &Path, run: &str) -> Vec<Value> {
@@ -156,11 +165,69 @@ fn a_stopped_run_goes_on_on_another_number_of_ranks() {
     // Another engine is another run.
     let script = dir.join("folder/model.py");
     fs::write(&script, fs::read_to_string(&script).unwrap() + "\n").unwrap();
-    let params = dir.join("folder/params.toml");
-    let text = fs::read_to_string(&params).unwrap();
-    let module = text.lines().find(|line| line.starts_with("module = ")).unwrap();
-    fs::write(&params, text.replace(module, "module = \"other\"")).unwrap();
-    train(dir, 1, "run", &[], 1);
+    let messages = train(dir, 1, "run", &[], 2);
+    assert!(messages.contains("was begun with module = "), "{messages}");
+}
+
+#[test]
+fn a_signal_stops_all_ranks_with_a_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    lock(dir, DENSE, "", "");
+    let recipe = fs::read_to_string(dir.join("t.toml")).unwrap();
+    fs::write(dir.join("t.toml"), recipe.replace("steps = 12", "steps = 4000")).unwrap();
+    canonc(dir, &["build", "t.toml", "-q"]);
+    fs::remove_dir_all(dir.join("folder")).unwrap();
+    canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
+    let mut child = trainer(dir, 2, "run", &[]).spawn().unwrap();
+    let begun = || {
+        fs::read_to_string(dir.join("run/metrics.jsonl"))
+            .is_ok_and(|log| log.contains("\"step\":3,"))
+    };
+    while !begun() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it was stopped");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    run(Path::new("kill"), &["-TERM", &child.id().to_string()]).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(dir.join("run.states/stopped").exists());
+    let done = log(dir, "run").last().unwrap()["step"].as_u64().unwrap();
+    assert!(dir.join(format!("run.states/step-{done:010}")).is_dir(), "{done}");
+    train(dir, 2, "run", &["--until", &(done + 2).to_string(), "--replicas", "2"], 75);
+    assert_eq!(log(dir, "run").last().unwrap()["step"], done + 2);
+}
+
+#[test]
+fn a_diverged_run_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    lock(dir, DENSE, "", "");
+    let recipe = fs::read_to_string(dir.join("t.toml")).unwrap();
+    let recipe = recipe.replace("lr = 0.01", "lr = 1e30\nclip = \"none\"");
+    fs::write(dir.join("t.toml"), recipe).unwrap();
+    canonc(dir, &["build", "t.toml", "-q"]);
+    fs::remove_dir_all(dir.join("folder")).unwrap();
+    canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
+    let messages = train(dir, 1, "run", &[], 1);
+    assert!(messages.contains("error: training diverged at step "), "{messages}");
+    canonc(dir, &["record", "run"]);
+    let attested = fs::read_to_string(dir.join("run/attestation.toml")).unwrap();
+    assert!(attested.contains("\ndiverged = "), "{attested}");
+    canonc(dir, &["verify", "run"]);
+}
+
+#[test]
+fn a_run_begins_from_the_weights_that_its_lock_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    lock(dir, &DENSE.replace("canon A, B, C, D ", ""), "", "");
+    fs::rename(dir.join("ours"), dir.join("plain")).unwrap();
+    fs::remove_dir_all(dir.join("folder")).unwrap();
+    lock(dir, DENSE, "", "[init]\nweights = \"plain\"\nmissing = \"drawn\"\n");
+    train(dir, 2, "two", &[], 0);
+    assert_agrees(dir, "two");
+    canonc(dir, &["record", "two"]);
+    canonc(dir, &["verify", "two", "--replay", "8"]);
 }
 
 #[test]
@@ -202,6 +269,7 @@ fn a_comparison_trained_by_pytorch_is_recorded_verified_and_controlled() {
     }
     canonc(dir, &["verify", "--replay", "runs/pair/pair-canon-seed2"]);
     canonc(dir, &["compare", "lockfiles/pair.lock"]);
+    canonc(dir, &["verify", "runs/pair"]);
     let page = fs::read_to_string(dir.join("runs/pair/report.html")).unwrap();
     assert!(page.contains("both arms trained by pytorch 2.11"));
 }

@@ -47,7 +47,7 @@ fn next(
     for comparison in comparisons {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
-        let finished = FinishedRuns::under(&args.dir);
+        let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
         let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         let trainer = Trainer {
             folder: &folder,

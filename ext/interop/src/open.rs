@@ -1,6 +1,6 @@
 //! Weights of any kind, told by their content, as one store of tensors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use disk::content::Content;
@@ -75,7 +75,7 @@ impl Store {
             return Err(refuse(root.line, "it has no `weight_map`".to_owned()));
         };
         let mut wanted: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
-        let mut shards: Vec<&str> = Vec::new();
+        let (mut shards, mut known): (Vec<&str>, BTreeSet<&str>) = Default::default();
         for (tensor, node) in entries {
             let NodeValue::Text(shard) = &node.value else {
                 let has = node.value.shown();
@@ -92,7 +92,7 @@ impl Store {
                 ));
             }
             wanted.insert(tensor, (shard, node.line));
-            if !shards.contains(&shard.as_str()) {
+            if known.insert(shard) {
                 shards.push(shard);
             }
         }

@@ -12,7 +12,7 @@ mod body;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use compiler::graph::{Body, Graph, NodeKind, Param, ParamId};
+use compiler::graph::{Body, Graph, Param, ParamId};
 use compiler::number::{InitRule, Root};
 use compiler::plan::MEANS;
 use compiler::program::Compiled;
@@ -250,7 +250,7 @@ fn drops_at(classes: &[Class], kinds: &[String], top: &Class) -> Vec<Vec<String>
 /// What every training layer gets besides its inputs, as Python.
 fn arguments(graph: &Graph, means: &[&str]) -> String {
     let mut text = String::new();
-    if calls(&graph.top, "rope") {
+    if graph.calls("rope") {
         text += ", tables";
     }
     if graph.has_dropout() {
@@ -260,16 +260,6 @@ fn arguments(graph: &Graph, means: &[&str]) -> String {
         text += ", terms";
     }
     text
-}
-
-/// Whether a body, or one inside it, calls a primitive.
-fn calls(body: &Body, name: &str) -> bool {
-    body.nodes.iter().any(|node| match &node.kind {
-        NodeKind::Op { primitive, .. } => primitive.name == name,
-        NodeKind::Slot { fill, .. } => calls(fill, name),
-        NodeKind::Layer { body, .. } => calls(body, name),
-        NodeKind::Input(_) | NodeKind::Param(_) => false,
-    })
 }
 
 /// What all classes of a module are written with.

@@ -223,7 +223,7 @@ class Recorder:
         records = [json.loads(line) for line in self.lines]
         ends = [at for at, record in enumerate(records) if record["kind"] == "step" and record["step"] == step]
         if step and not ends:
-            raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the run goes on")
+            raise Error(f"metrics.jsonl in `{self.folder}` ends before step {step}, from which the saved state goes on: restore the run's folder, or delete its saved states to begin again")
         self.lines = self.lines[: ends[0] + 1 if step else 1]
         for record in records[: len(self.lines)]:
             self._kept = self._kept | record.get("changes", {})

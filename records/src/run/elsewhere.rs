@@ -1,20 +1,22 @@
 //! Whether a folder's run was trained by another engine, which canonc never continues.
 
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 
 use dsl::Problem;
 
 use super::Paths;
 
-/// The beginning of such a run's log.
-const BEGINNING: &[u8] = b"{\"kind\":\"external\"";
+/// The most bytes of a first line that are read.
+const FIRST_LINE: u64 = 1 << 16;
 
 /// Whether a folder holds a run that another engine trained: a trainer record, or the log of such a run.
 pub fn trained_elsewhere(paths: &Paths) -> bool {
-    let mut beginning = Vec::new();
-    let log = disk::open(&paths.metrics());
-    let read = log.and_then(|log| log.take(BEGINNING.len() as u64).read_to_end(&mut beginning));
-    std::fs::symlink_metadata(paths.trainer()).is_ok() || read.is_ok() && beginning == BEGINNING
+    let mut line = Vec::new();
+    let log = disk::open(&paths.metrics()).map(|log| BufReader::new(log.take(FIRST_LINE)));
+    let _ = log.and_then(|mut log| log.read_until(b'\n', &mut line));
+    let first: serde_json::Value = serde_json::from_slice(&line).unwrap_or_default();
+    std::fs::symlink_metadata(paths.trainer()).is_ok()
+        || first.get("kind").and_then(serde_json::Value::as_str) == Some("external")
 }
 
 /// Refuses to train in such a folder.

@@ -58,6 +58,9 @@ pub(super) fn check(
     let of = (Some(&logged), Some(run.trainer.digest()));
     let saved = checkpoints::check(paths, experiment, &names, of, ends, report)?;
     check_measured(paths, &run, &names, report);
+    if finished {
+        check_all_measured(&run, experiment, &names, report);
+    }
     match attestation {
         Ok(None) => report.trusted(
             Subject::Attestation,
@@ -176,6 +179,26 @@ fn check_measured(paths: &Paths, run: &ExternalRun, names: &[String], report: &m
         Subject::Evaluations,
         format!("{tied} of {all}: of the weights that are kept, by canonc"),
     );
+}
+
+/// Whether an attested run has an evaluation of each kept state where its lock has one.
+fn check_all_measured(
+    run: &ExternalRun,
+    experiment: &Experiment,
+    names: &[String],
+    report: &mut VerifyReport,
+) {
+    let (last, every) = (run.last(), experiment.evaluation.every);
+    let diverged = finished::end_elsewhere(experiment.into(), run).ok().flatten();
+    let due = |step: &u64| *step == last || every > 0 && step.is_multiple_of(every);
+    let steps = (1..=last).filter(due).filter(|step| Some(*step) != diverged);
+    for step in steps.filter(|step| names.contains(&checkpoint::name_of(*step))) {
+        if !run.measured.iter().any(|one| one.evaluation.step == step) {
+            report.broken(format!(
+                "evaluations.jsonl has none after step {step}, whose checkpoint is kept and where the lock has one"
+            ));
+        }
+    }
 }
 
 fn check_claims(

@@ -46,6 +46,8 @@ pub enum Subject {
     Trainer,
     /// The updates of the weights from one step to the next.
     Updates,
+    /// What several steps make of kept states.
+    States,
     /// The attestation's text and its seal.
     Attestation,
     /// The signer of the attestation.
@@ -79,6 +81,7 @@ impl Subject {
             Subject::Machine => "machine",
             Subject::Trainer => "trainer record",
             Subject::Updates => "updates of the weights",
+            Subject::States => "states that steps lead to",
             Subject::Attestation => "attestation",
             Subject::Signature => "who signed",
             Subject::Times => "times",

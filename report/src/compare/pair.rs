@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::comparison::Comparison;
 use super::design::{ChosenAmong, Design, NOT_CONTROLLED, SelectionRule};
 use super::metric::{metric_name, unit};
-use super::runs::{Arm, ArmRun, Role, paired};
+use super::runs::{Arm, ArmRun, paired};
 use super::training_overlap::{TrainingOverlap, training_overlap};
 use super::unit::Unit;
 
@@ -112,7 +112,7 @@ impl Comparison {
         base_point: usize,
         chosen_by: Option<SelectionRule>,
     ) -> Pair<'a> {
-        let replicate = self.arms.iter().find(|arm| arm.role == Role::Replicate);
+        let replicate = self.replicate();
         let seeds = self.decided_after(base, arm);
         Pair { comparison: self, arm, base, replicate, arm_point, base_point, seeds, chosen_by }
     }

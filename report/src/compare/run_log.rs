@@ -8,7 +8,7 @@ use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::trainer::{Setting, TrainerRecord};
 use records::attest::Attested;
-use records::external::ExternalRun;
+use records::external::{ExternalRun, trainer_of};
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
 use records::run::Paths;
@@ -27,7 +27,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, Problem> {
     (curves.windows, curves.samples) =
         (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
     curves.setting = Setting::of(&[experiment], false);
-    curves.trainer = attestation.trainer.clone();
+    curves.trainer = trainer_of(&paths)?;
     curves.diverged = attestation.diverged;
     if let Some(trainer) = &attestation.trainer {
         curves.read_times_elsewhere(&paths, trainer, experiment.budget.steps);

@@ -5,39 +5,64 @@ use std::collections::BTreeSet;
 use lab::trainer::{self, FieldClass, TrainerRecord};
 
 use super::comparison::Comparison;
-use super::runs::{Arm, ArmRun, Role, pairs_of_seeds};
+use super::runs::{Arm, ArmRun, Curves, Role, pairs_of_seeds};
 
 impl Comparison {
     /// Judges the trainers of the arms: an arm that no seed compares with the base by one trainer is not controlled, and
     /// the verdict on one that another engine trained says so.
     pub fn judge_trainers(&mut self) {
-        let noise = self.arms.iter().any(|arm| arm.role == Role::Replicate);
+        let noise = self.replicate().is_some();
         let all = self.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten());
         all.for_each(|run| run.curves.setting.noise = noise);
-        let Some(base) = self.base().cloned() else { return };
-        let arms: Vec<Arm> = self.treated().cloned().collect();
-        for arm in arms {
-            let Some(claim) = self.proof.claims.get_mut(&arm.name) else { continue };
-            let pairs = seed_pairs(&base, &arm);
-            let confounds = |(one, other): &(&ArmRun, &ArmRun)| one.curves.confounds(&other.curves);
-            let mixed: BTreeSet<String> = pairs.iter().flat_map(confounds).collect();
-            if !pairs.is_empty() && pairs.iter().all(|pair| !confounds(pair).is_empty()) {
-                let lines: Vec<String> = mixed.into_iter().collect();
+        let Some(base) = self.base() else { return };
+        let judged: Vec<(String, Judgement)> =
+            self.treated().map(|arm| (arm.name.clone(), self.judgement(base, arm))).collect();
+        for (name, Judgement { mixed, engine }) in judged {
+            let Some(claim) = self.proof.claims.get_mut(&name) else { continue };
+            if let Some(lines) = mixed {
                 claim.controlled = false;
                 claim.verdict = format!(
                     "{}, which no treatment clears; by the locks alone {}",
                     lines.join(", "),
                     claim.verdict
                 );
-                continue;
-            }
-            let runs = base.runs().chain(arm.runs());
-            let engines: BTreeSet<Option<String>> =
-                runs.map(|run| Some(run.curves.trainer.as_ref()?.engine_words())).collect();
-            if let [Some(engine)] = engines.iter().collect::<Vec<_>>().as_slice() {
+                // Times of two engines are never compared.
+                let of_arm = self.arms.iter_mut().filter(|arm| arm.name == name);
+                let runs = of_arm.flat_map(|arm| arm.points.iter_mut().flatten());
+                runs.for_each(|run| run.curves.timed_on = None);
+            } else if let Some(engine) = engine {
                 claim.verdict = format!("{}; both arms trained by {engine}", claim.verdict);
             }
         }
+    }
+
+    /// What an arm is judged by: its pairs with the base at equal points, and those that the locked rule chooses.
+    fn judgement(&self, base: &Arm, arm: &Arm) -> Judgement {
+        let chosen = self.pairs().into_iter().filter(|pair| pair.arm.name == arm.name);
+        let chosen = chosen.map(|pair| pairs_of_seeds(pair.base_runs(), pair.arm_runs()));
+        let groups: Vec<_> = std::iter::once(seed_pairs(base, arm)).chain(chosen).collect();
+        let of_group = |pairs: &Vec<(&ArmRun, &ArmRun)>| {
+            let all: Vec<Vec<String>> = pairs.iter().map(confounds).collect();
+            (!all.is_empty() && all.iter().all(|lines| !lines.is_empty())).then(|| all.concat())
+        };
+        let mixed: BTreeSet<String> = groups.iter().filter_map(of_group).flatten().collect();
+        let runs = base.runs().chain(arm.runs());
+        let engines: BTreeSet<Option<String>> =
+            runs.map(|run| Some(run.curves.trainer.as_ref()?.engine_words())).collect();
+        let engine = match engines.iter().collect::<Vec<_>>().as_slice() {
+            [Some(engine)] => Some(engine.clone()),
+            _ => None,
+        };
+        let mixed: Vec<String> = mixed.into_iter().collect();
+        Judgement { mixed: (!mixed.is_empty()).then_some(mixed), engine }
+    }
+
+    /// The base against itself, if one trainer trained both.
+    pub(super) fn replicate(&self) -> Option<&Arm> {
+        let base = self.base()?;
+        let alike =
+            |arm: &&Arm| seed_pairs(base, arm).iter().all(|pair| confounds(pair).is_empty());
+        self.arms.iter().filter(|arm| arm.role == Role::Replicate).find(alike)
     }
 
     /// The trainers of an arm's runs, in words.
@@ -49,9 +74,20 @@ impl Comparison {
     pub(super) fn mixed_seeds(&self) -> Vec<String> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut warnings = Vec::new();
+        if let (Some(arm), None) =
+            (self.arms.iter().find(|arm| arm.role == Role::Replicate), self.replicate())
+        {
+            let lines: BTreeSet<String> =
+                seed_pairs(base, arm).iter().flat_map(confounds).collect();
+            warnings.push(format!(
+                "Warning: {} does not measure the noise of {}: it was trained differently ({}).",
+                arm.name,
+                base.name,
+                lines.into_iter().collect::<Vec<_>>().join(", ")
+            ));
+        }
         for arm in self.treated() {
             let pairs = seed_pairs(base, arm);
-            let confounds = |(one, other): &(&ArmRun, &ArmRun)| one.curves.confounds(&other.curves);
             // Then none is left out, and the arm is not controlled.
             if pairs.iter().all(|pair| !confounds(pair).is_empty()) {
                 continue;
@@ -103,6 +139,17 @@ impl Comparison {
                 dsl::counted(own, "run")
             ));
         }
+        let undigested = self.runs().filter(|run| {
+            let Curves { trainer, batches, loss, .. } = &run.curves;
+            trainer.is_some() && batches.len() < loss.len()
+        });
+        let undigested = undigested.count();
+        if undigested > 0 {
+            notes.push(format!(
+                "Note: {} logged no digests of the windows of some steps: that arms read equal ones there is not known.",
+                dsl::counted(undigested, "run")
+            ));
+        }
         notes.extend(self.other_trainer_differences());
         notes
     }
@@ -131,6 +178,19 @@ impl Comparison {
         }
         lines
     }
+}
+
+/// How the trainers of an arm and of the base are judged.
+struct Judgement {
+    /// The confounds, where every seed has one.
+    mixed: Option<Vec<String>>,
+    /// The engine that trained all runs, if one did.
+    engine: Option<String>,
+}
+
+/// The confounds between the trainers of a pair.
+fn confounds((one, other): &(&ArmRun, &ArmRun)) -> Vec<String> {
+    one.curves.confounds(&other.curves)
 }
 
 /// The pairs of equal seeds of two arms at equal points.

@@ -123,6 +123,11 @@ impl Logged {
         self.curves.metrics.insert(name.to_owned(), points);
     }
 
+    /// Whether each step has the digest of its batch.
+    pub(super) fn has_all_batches(&self) -> bool {
+        self.batches.len() == self.lr.len()
+    }
+
     fn from_records(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
         let mut logged = Logged { curves, ..Logged::default() };
         for record in records {
@@ -197,10 +202,26 @@ pub(super) fn thinned(points: &[(u64, f64)]) -> (Vec<(u64, f64)>, usize) {
     (points.chunks(block).filter_map(mean).collect(), block)
 }
 
-/// The first step with different batches in two runs; `None` if they agree as far as both go.
-pub(super) fn first_other_batch(a: &Logged, b: &Logged) -> Option<u64> {
-    let at = a.batches.iter().zip(&b.batches).position(|(a, b)| a != b)?;
-    Some(at as u64 + 1)
+/// Whether two runs read the same batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Batches {
+    /// At every step, as far as both go.
+    Equal,
+    /// This step is the first with other ones.
+    DifferFrom(u64),
+    /// A log has no digests of some steps.
+    Unknown,
+}
+
+impl Batches {
+    pub(super) fn of(a: &Logged, b: &Logged) -> Batches {
+        let other = a.batches.iter().zip(&b.batches).position(|(a, b)| a != b);
+        match other {
+            Some(at) => Batches::DifferFrom(at as u64 + 1),
+            None if a.has_all_batches() && b.has_all_batches() => Batches::Equal,
+            None => Batches::Unknown,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -232,11 +253,13 @@ mod tests {
     fn batches_are_equal_or_differ_first_at_a_step() {
         let logged = |words: &[&str]| Logged {
             batches: words.iter().map(|word| Digest::of("test", word)).collect(),
+            lr: (1..=4).map(|step| (step, 0.1)).collect(),
             ..Logged::default()
         };
-        let base = logged(&["a", "b", "c"]);
-        assert_eq!(first_other_batch(&base, &logged(&["a", "b", "c", "d"])), None);
-        assert_eq!(first_other_batch(&base, &logged(&["a", "x", "c"])), Some(2));
+        let base = logged(&["a", "b", "c", "d"]);
+        assert_eq!(Batches::of(&base, &base), Batches::Equal);
+        assert_eq!(Batches::of(&base, &logged(&["a", "x", "c"])), Batches::DifferFrom(2));
+        assert_eq!(Batches::of(&base, &logged(&["a", "b"])), Batches::Unknown);
     }
 
     #[test]

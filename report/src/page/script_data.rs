@@ -76,7 +76,7 @@ fn of_run(run: &PageRun, part: Option<usize>, program: Option<&str>, all: &[&Pag
     }
     // Runs with the same batches share the number of the first such run.
     let data = all.iter().position(|other| other.logged.batches == logged.batches);
-    let data = data.filter(|_| !logged.batches.is_empty());
+    let data = data.filter(|_| !logged.batches.is_empty() && logged.has_all_batches());
     json!({
         "name": name,
         "arm": arm,

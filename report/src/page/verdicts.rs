@@ -11,7 +11,7 @@ use lab::verdict::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, c
 use serde_json::{Value, json};
 
 use super::contents::{PageContents, Part};
-use super::run::{PageRun, first_other_batch};
+use super::run::{Batches, PageRun};
 use super::run_pairs::RunPairs;
 use crate::compare::{Design, TRAINING_LOSS};
 
@@ -21,7 +21,7 @@ const MOST_PAIRS: usize = 300;
 /// Verdicts by the numbers of two runs, the less treated one first.
 pub(super) struct RunVerdicts {
     verdicts: BTreeMap<(usize, usize), Verdict>,
-    batches: BTreeMap<(usize, usize), Option<u64>>,
+    batches: BTreeMap<(usize, usize), Batches>,
     declared: BTreeSet<(usize, usize)>,
     /// What the declared pairs of base and treated run show, and in words.
     designs: BTreeMap<(usize, usize), (Design, String)>,
@@ -47,7 +47,7 @@ pub(super) fn judge(contents: &PageContents) -> RunVerdicts {
             let swap = a.role != Some(Role::Base) && b.role == Some(Role::Base)
                 || a.role.is_none() && canon(a) > canon(b);
             let (at, first, second) = if swap { ((j, i), b, a) } else { ((i, j), a, b) };
-            judged.batches.insert(at, first_other_batch(&first.logged, &second.logged));
+            judged.batches.insert(at, Batches::of(&first.logged, &second.logged));
             let part = match (part_of.get(i), part_of.get(j)) {
                 (Some(Some(p)), Some(Some(q))) if p == q => contents.parts.get(*p),
                 _ => None,
@@ -205,13 +205,17 @@ impl RunVerdicts {
 
     /// The JSON for the page's script.
     pub(super) fn json(&self) -> Value {
-        let all = self.batches.iter().map(|((a, b), other)| {
+        let all = self.batches.iter().map(|((a, b), batches)| {
             let verdict = self.verdicts.get(&(*a, *b));
             let declared = self.designs.get(&(*a, *b)).filter(|_| verdict.is_some());
             json!({
                 "a": a,
                 "b": b,
-                "other_batch": other,
+                "other_batch": match batches {
+                    Batches::DifferFrom(step) => Some(step),
+                    Batches::Equal | Batches::Unknown => None,
+                },
+                "unknown_batches": *batches == Batches::Unknown,
                 "headline": match declared {
                     Some((_, words)) => Some(words.clone()),
                     None => verdict.map(Verdict::headline),

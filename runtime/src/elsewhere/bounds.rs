@@ -83,6 +83,12 @@ impl Bounds {
         }
     }
 
+    /// The bound of the change of a tensor so many steps after equal states: errors add up as changes do, and choices of
+    /// small numbers grow.
+    pub fn state(&self, part: Part, after: u64) -> f64 {
+        if after <= 1 { self.update(part) } else { 10.0 * self.update(part) }
+    }
+
     /// The bound of a gradient norm so many steps after equal states.
     pub fn norm(&self, after: u64) -> f64 {
         if after <= 1 { self.first_norm } else { self.norm }

@@ -18,7 +18,7 @@ use records::verify::{Subject, VerifyReport};
 use compiler::plan::Precision;
 
 use super::bounds::{Bounds, bounds};
-use super::update::{Tensors, compare};
+use super::update::{Tensors, UpdateDifference, compare};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::replay::{Difference, Platform};
@@ -46,15 +46,18 @@ pub struct SpotCheck {
     /// Steps within the bounds, by one or several stretches.
     steps: BTreeSet<u64>,
     of_steps: u64,
+    of_states: usize,
     /// First and last step of each stretch.
     stretches: Vec<(u64, u64)>,
     /// Steps whose update was compared with the next checkpoint.
     updates: BTreeSet<u64>,
+    /// Steps whose kept state was compared with canonc's, several steps after equal ones.
+    states: BTreeSet<u64>,
     /// Evaluations that came out again.
     evaluations: usize,
     of_evaluations: usize,
-    /// The largest relative differences of a loss, a norm and an update.
-    largest: [f64; 3],
+    /// The largest relative differences of a loss, a norm, an update, and a change in several steps.
+    largest: [f64; 4],
     broken: Vec<String>,
     undecided: Vec<String>,
     bounds: Option<&'static Bounds>,
@@ -87,13 +90,26 @@ pub fn spot_check(
     let mut check = SpotCheck {
         of_steps: run.log.steps.len() as u64,
         of_evaluations: run.measured.len(),
+        of_states: kept.len(),
         bounds: Some(bounds),
         ..SpotCheck::default()
     };
     let trainer = Trainer::new(job.plans.clone(), machine)?;
     let mut checker = Checker { job, machine, trainer, run, store, kept, bounds };
     let length = requested.unwrap_or(MOST).min(MOST);
+    let last = checker.run.last();
     for origin in checker.origins(requested.is_none()) {
+        let from = origin.as_ref().map_or(0, |kept| kept.manifest.step);
+        // The last weights must come out of the steps before them.
+        let leads_to_the_end = checker.before_last() == from;
+        if leads_to_the_end && last - from > MOST {
+            check.undecided.push(format!(
+                "no state between steps {from} and {last} is kept: {} are too many to continue with bounds, so nothing shows \
+                 that the last weights come out of them",
+                dsl::counted(last - from, "step")
+            ));
+        }
+        let length = if leads_to_the_end && last - from <= MOST { last - from } else { length };
         checker.stretch(origin.as_ref(), length, &mut check, watcher)?;
     }
     checker.evaluations(paths, requested.is_none(), &mut check)?;
@@ -101,7 +117,13 @@ pub fn spot_check(
 }
 
 impl Checker<'_> {
-    /// The states to continue: the initial one, the one before the last step, and some that the last chain chooses, or all.
+    /// The step of the newest kept state before the last one; 0 for the initial state.
+    fn before_last(&self) -> u64 {
+        let earlier = self.kept.iter().map(|kept| kept.manifest.step);
+        earlier.filter(|step| *step < self.run.last()).max().unwrap_or(0)
+    }
+
+    /// The states to continue: the initial one, the newest before the last one, and some that the last chain chooses, or all.
     fn origins(&self, all: bool) -> Vec<Option<SavedCheckpoint>> {
         let last = self.run.last();
         let earlier = self.kept.iter().filter(|kept| (1..last).contains(&kept.manifest.step));
@@ -114,7 +136,8 @@ impl Checker<'_> {
             (!follows, *drawn.as_bytes())
         };
         earlier.sort_by_key(by_chain);
-        let before_last = |kept: &&&SavedCheckpoint| kept.manifest.step + 1 == last;
+        let newest = self.before_last();
+        let before_last = |kept: &&&SavedCheckpoint| kept.manifest.step == newest;
         let mut chosen: Vec<&SavedCheckpoint> =
             earlier.iter().filter(before_last).copied().collect();
         let others = earlier.iter().filter(|kept| !before_last(kept)).copied();
@@ -146,9 +169,10 @@ impl Checker<'_> {
         );
         let to = (from + length).min(self.run.last());
         let slots = self.job.slots();
+        let reaches_one = (from + 1..=to).any(|step| self.kept_at(step).is_some());
+        let before = reaches_one.then(|| Tensors::of_state(&state, &slots)).transpose()?;
         while state.step < to {
-            let next = self.kept_at(state.step + 1).filter(|_| state.step == from).cloned();
-            let before = next.as_ref().map(|_| Tensors::of_state(&state, &slots)).transpose()?;
+            let next = self.kept_at(state.step + 1).cloned();
             let computed = state.advance(self.job, &self.trainer)?;
             watcher.step(computed.step);
             let after = computed.step - from;
@@ -159,32 +183,49 @@ impl Checker<'_> {
                 return Ok(());
             }
             check.steps.insert(computed.step);
-            if let (Some(next), Some(before)) = (next, before) {
+            if let (Some(next), Some(before)) = (&next, &before)
+                && computed.loss.is_none_or(f64::is_finite)
+                && computed.grad_norm.is_finite()
+            {
                 let ours = Tensors::of_state(&state, &slots)?;
-                let worst = compare(&self.store, &next, &slots, &before, &ours, self.bounds)?;
-                if let Some(worst) = worst {
-                    check.largest[2] = larger(check.largest[2], worst.relative);
-                    let bound = self.bounds.update(worst.part);
-                    if exceeds(worst.relative, bound) {
-                        check.broken.push(format!(
-                            "step {} from {text}: the change of {} of {} to checkpoints/{} differs from canonc's by {:.1e} \
-                             of its size, more than {:.0e} ({})",
-                            computed.step,
-                            worst.path,
-                            worst.part.name(),
-                            next.name,
-                            worst.relative,
-                            bound,
-                            self.bounds.precision
-                        ));
-                        return Ok(());
-                    }
+                let worst = compare(&self.store, next, &slots, before, &ours, self.bounds)?;
+                if let Some(why) = worst.and_then(|worst| self.state_differs(&worst, after, check))
+                {
+                    let text = format!("checkpoints/{} from {text}: {why}", next.name);
+                    check.differs(text, after, self.chooses());
+                    check.covers(from, computed.step - 1);
+                    return Ok(());
                 }
-                check.updates.insert(computed.step);
+                let reached = if after == 1 { &mut check.updates } else { &mut check.states };
+                reached.insert(computed.step);
             }
         }
         check.covers(from, to);
         Ok(())
+    }
+
+    /// How the change to a kept state differs from canonc's by more than rounding explains.
+    fn state_differs(
+        &self,
+        worst: &UpdateDifference,
+        after: u64,
+        check: &mut SpotCheck,
+    ) -> Option<String> {
+        let kind = if after == 1 { 2 } else { 3 };
+        if let Some(largest) = check.largest.get_mut(kind) {
+            *largest = larger(*largest, worst.relative);
+        }
+        let bound = self.bounds.state(worst.part, after);
+        exceeds(worst.relative, bound).then(|| {
+            format!(
+                "the change of {} of {} in {} differs from canonc's by {:.1e} of its size, more than {bound:.0e} ({})",
+                worst.path,
+                worst.part.name(),
+                dsl::counted(after, "step"),
+                worst.relative,
+                self.bounds.precision
+            )
+        })
     }
 
     fn chooses(&self) -> bool {
@@ -277,9 +318,9 @@ impl Checker<'_> {
     }
 }
 
-/// The difference of two numbers relative to the larger; 0 for equal ones, also if neither is a number.
+/// The difference of two numbers relative to the larger; 0 for equal ones, also if neither is finite: then training ends.
 fn relative(one: f64, other: f64) -> f64 {
-    if one.to_bits() == other.to_bits() || one == other || (one.is_nan() && other.is_nan()) {
+    if one == other || !(one.is_finite() || other.is_finite()) {
         return 0.0;
     }
     (one - other).abs() / one.abs().max(other.abs())
@@ -323,7 +364,7 @@ impl SpotCheck {
             false => format!("{first} to {last}"),
         };
         let ranges: Vec<String> = self.stretches.iter().map(range).collect();
-        let [loss, norm, update] = self.largest;
+        let [loss, norm, update, several] = self.largest;
         let hides = bounds
             .hides
             .map_or_else(String::new, |what| format!("; {} hides {what}", bounds.precision));
@@ -351,6 +392,20 @@ impl SpotCheck {
                     steps.join(", "),
                     bounds.update(Part::Weights),
                     bounds.update(Part::SecondMoment),
+                    bounds.precision
+                ),
+            );
+        }
+        if !self.states.is_empty() {
+            let steps: Vec<String> = self.states.iter().map(u64::to_string).collect();
+            report.spot_checked(
+                Subject::States,
+                format!("{} of {}", steps.len(), dsl::counted(self.of_states, "state")),
+                format!(
+                    "kept states after step {}: what canonc trains from earlier ones, within {:.0e} of the change ({}; \
+                     largest {several:.0e}){hides}",
+                    steps.join(", "),
+                    bounds.state(Part::Weights, 2),
                     bounds.precision
                 ),
             );
