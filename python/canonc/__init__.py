@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from ._training import compare as compare
     from ._training import estimate as estimate
     from ._training import export as export
+    from ._training import record as record
     from ._training import run as run
     from ._runs import Run as Run
     from ._runs import Verification as Verification
@@ -80,6 +81,7 @@ __all__ = [
     "estimate",
     "export",
     "load",
+    "record",
     "run",
     "show",
 ]
@@ -112,6 +114,7 @@ _HOMES = {
     "compare": "_training",
     "estimate": "_training",
     "export": "_training",
+    "record": "_training",
     "run": "_training",
     "Run": "_runs",
     "Verification": "_runs",

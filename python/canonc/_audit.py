@@ -51,11 +51,15 @@ def audit(
     published: bool = False,
     curves: Pathlike | None = None,
     rules: Pathlike | None = None,
+    log: Pathlike | None = None,
     as_: str | None = None,
     options: Iterable[str] = (),
 ) -> Audit:
-    """Faults of locks, tables and configurations that no diff of two shows. `as_` is `--as`; `options` are further ones."""
-    words = words_of(options, published=published, curves=curves, rules=rules, as_=as_)
+    """Faults of locks, tables and configurations that no diff of two shows; with `log`, of another trainer's log of a lock.
+
+    `as_` is `--as`; `options` are further ones.
+    """
+    words = words_of(options, published=published, curves=curves, rules=rules, log=log, as_=as_)
     answer, _, _ = run_json(["audit", *map(path_argument, paths), *words], "canonc.audit.v1", (0, 1))
     findings = [
         Finding(

@@ -26,6 +26,7 @@ def run(
     *,
     dir: Pathlike | None = None,
     data: Pathlike | None = None,
+    weights: Pathlike | None = None,
     device: Device | None = None,
     ranks: int | None = None,
     tensorboard: Pathlike | None = None,
@@ -44,6 +45,7 @@ def run(
         options,
         dir=dir,
         data=data,
+        weights=weights,
         device=device,
         ranks=ranks,
         tensorboard=tensorboard,
@@ -53,6 +55,21 @@ def run(
     accepted = (0,) if stop_after is None and stop_after_step is None else (0, 75)
     code, out = follow(["run", path_argument(lock), *words, "--json"], progress, accepted)
     return Run(Path(read_json(out, "canonc.run.v1", "", code)["folder"]))
+
+
+def record(
+    run: Pathlike,
+    *,
+    data: Pathlike | None = None,
+    weights: Pathlike | None = None,
+    device: Device | None = None,
+    options: Iterable[str] = (),
+    progress: Progress = True,
+) -> Run:
+    """Evaluates and attests a run that another engine trained: `canonc record`. A fault in it is an `Error` with the exit code 1."""
+    words = words_of(options, data=data, weights=weights, device=device)
+    code, out = follow(["record", path_argument(run), *words, "--json"], progress)
+    return Run(Path(read_json(out, "canonc.record.v1", "", code)["run"]))
 
 
 @dataclass(frozen=True)
@@ -78,12 +95,13 @@ def estimate(
     lock: Pathlike,
     *,
     data: Pathlike | None = None,
+    weights: Pathlike | None = None,
     device: Device | None = None,
     ranks: int | None = None,
     options: Iterable[str] = (),
 ) -> Estimate:
     """Memory, disk and time of a run, without training it: `canonc run --dry-run`."""
-    words = words_of(options, dry_run=True, data=data, device=device, ranks=ranks)
+    words = words_of(options, dry_run=True, data=data, weights=weights, device=device, ranks=ranks)
     answer, _, _ = run_json(["run", path_argument(lock), *words], "canonc.run.estimate.v1")
     return Estimate(
         name=answer["name"],
@@ -239,6 +257,7 @@ def compare(
     *,
     dir: Pathlike = "runs",
     data: Pathlike | None = None,
+    weights: Pathlike | None = None,
     out: Pathlike | None = None,
     tensorboard: Pathlike | None = None,
     jobs: int = 1,
@@ -250,7 +269,7 @@ def compare(
     Ctrl-C stops the current run with a checkpoint, and is an `Error` with the exit code 75; the same call continues.
     `options` are further ones of `canonc compare`.
     """
-    words = words_of(options, dir=path_argument(dir), data=data, out=out, tensorboard=tensorboard, jobs=jobs)
+    words = words_of(options, dir=path_argument(dir), data=data, weights=weights, out=out, tensorboard=tensorboard, jobs=jobs)
     code, printed = follow(["compare", path_argument(lock), *words, "--json"], progress)
     answer = read_json(printed, "canonc.compare.v2", "", code)
     [one] = answer["comparisons"]

@@ -11,7 +11,7 @@ fn place() -> (Place, String) {
     let workspace = Place::new(&experiment("small", DEPO, &[]));
     workspace.exits(0, "run --dir own");
     let lock = fs::read_to_string(workspace.path("own/lock")).unwrap();
-    write(&workspace.path("own"), &workspace.path("theirs"), &lock, &trainer("f32"));
+    write(&workspace.path("own"), &workspace.path("theirs"), &lock, &trainer(&lock));
     (workspace, lock)
 }
 
@@ -56,7 +56,7 @@ fn two_runs_differ_in_their_engines() {
     let (workspace, lock) = place();
     let output = workspace.exits(1, "diff own theirs");
     assert!(output.contains("a was trained by canonc, b by pytorch 2.11.0 fsdp2"), "{output}");
-    let other = trainer("f32").replace("\"sdpa\"", "\"flex\"").replace("world = 2", "world = 4");
+    let other = trainer(&lock).replace("\"sdpa\"", "\"flex\"").replace("world = 2", "world = 4");
     write(&workspace.path("own"), &workspace.path("others"), &lock, &other);
     let output = workspace.exits(1, "diff theirs others");
     let kernels = output.lines().find(|line| line.contains("trainer.kernels.attention")).unwrap();
@@ -70,7 +70,7 @@ fn two_runs_differ_in_their_engines() {
 #[test]
 fn a_run_with_a_finding_is_not_recorded() {
     let (workspace, lock) = place();
-    let text = trainer("f32").replace("loss.terms = \"canonc\"", "loss.terms = \"mine\"");
+    let text = trainer(&lock).replace("loss.terms = \"canonc\"", "loss.terms = \"mine\"");
     write(&workspace.path("own"), &workspace.path("mine"), &lock, &text);
     let output = workspace.exits(1, "record mine");
     assert!(
@@ -91,7 +91,7 @@ fn convert(workspace: &Place, runs: &[&str]) {
         fs::create_dir_all(workspace.path("away")).unwrap();
         fs::rename(&own, &away).unwrap();
         let lock = fs::read_to_string(away.join("lock")).unwrap();
-        write(&away, &own, &lock, &trainer("f32"));
+        write(&away, &own, &lock, &trainer(&lock));
         workspace.exits(0, &format!("record runs/both/{run}"));
     }
 }

@@ -64,7 +64,7 @@ class Windows(IterableDataset):
     def __init__(self, lock: Lock, rank: int = 0, world: int = 1, start: int = 0, *, digest: bool | None = None) -> None:
         super().__init__()
         self.lock, self.rank, self.world, self.step = lock, rank, world, start
-        #: Whether the digests of whole steps are computed: by rank 0 if not said.
+        #: Whether the digests of whole steps are computed: by rank 0 by default.
         self.digest = rank == 0 if digest is None else digest
 
     def state_dict(self) -> dict[str, int]:

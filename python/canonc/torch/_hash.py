@@ -61,6 +61,11 @@ def _chunk(data: bytes, key: list[int], counter: int, flags: int, root: int) -> 
     return chain
 
 
+def _signed(words: list[int], device: torch.device) -> torch.Tensor:
+    """Unsigned words as int32."""
+    return torch.tensor([word - (1 << 32) if word >> 31 else word for word in words], dtype=torch.int32, device=device)
+
+
 def _turn(x: torch.Tensor, by: int) -> torch.Tensor:
     return (x >> by & (1 << 32 - by) - 1) | x << 32 - by
 
@@ -70,7 +75,7 @@ def _compress_all(chain: torch.Tensor, words: torch.Tensor, counter: torch.Tenso
     n = chain.shape[1]
     low = ((counter & _LOW) + (1 << 31) & _LOW) - (1 << 31)  # as int32
     rest = torch.stack([low.int(), (counter >> 32).int(), torch.full_like(low, 64).int(), torch.full_like(low, flags).int()])
-    iv = torch.tensor([word - (1 << 32) if word >> 31 else word for word in _IV], dtype=torch.int32, device=chain.device)
+    iv = _signed(_IV, chain.device)
     a, b, c, d = chain[:4], chain[4:], iv[:4, None].expand(4, n), rest
     m = words
     for _ in range(7):
@@ -97,8 +102,7 @@ def _words(values: torch.Tensor) -> list[list[int]]:
 def _tree(data: torch.Tensor, key: list[int], flags: int) -> bytes:
     """The digest of bytes, a tensor of uint8."""
     full = max(data.numel() - 1, 0) // 1024
-    signed = [word - (1 << 32) if word >> 31 else word for word in key]
-    start = torch.tensor(signed, dtype=torch.int32, device=data.device)[:, None]
+    start = _signed(key, data.device)[:, None]
     values: list[torch.Tensor] = []
     for first in range(0, full, _PIECE):
         n = min(_PIECE, full - first)
@@ -113,11 +117,7 @@ def _tree(data: torch.Tensor, key: list[int], flags: int) -> bytes:
     if not values:
         root = _chunk(last, key, 0, flags, _ROOT)
         return b"".join(word.to_bytes(4, "little") for word in root)
-    end = torch.tensor(
-        [word - (1 << 32) if word >> 31 else word for word in _chunk(last, key, full, flags, 0)],
-        dtype=torch.int32,
-        device=data.device,
-    )
+    end = _signed(_chunk(last, key, full, flags, 0), data.device)
     nodes = torch.cat([*values, end[:, None]], dim=1)
     while nodes.shape[1] > 2:
         pairs = nodes.shape[1] // 2

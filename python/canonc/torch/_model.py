@@ -44,7 +44,7 @@ def module(
     """The `nn.Module` of a lock, or of an architecture (a `.canon` file): `model(tokens)` gives logits [batch, time, vocab].
 
     On `device="meta"` it has no values, for `shard` and `initialise`; `runs_on` is then the device that kernels are chosen for
-    (if not said, a GPU if there is one). Elsewhere it has the lock's initial values; those of
+    (by default, a GPU if there is one). Elsewhere it has the lock's initial values; those of
     an architecture are drawn with seed 0. `kernels` names the functions that compute: "generated", "auto", or one for
     some of them, such as {"attention": "flex", "gla_scan": "fla"}. `model.lock` and `model.kernels` say what it was made of.
     """
@@ -93,7 +93,7 @@ def shard(
 
     Without a process group it makes one of this process alone. Parameters that keep f32 in a bf16 lock are whole on every
     rank, since a group of FSDP2 has one dtype; `clip` adds their gradients. `mesh` is 1-D (shards) or 2-D (replicas of
-    shards). FSDP2 takes the mean of gradients over ranks, and `Loss` accounts for it. `checkpointing` (if not said, the lock's
+    shards). FSDP2 takes the mean of gradients over ranks, and `Loss` accounts for it. `checkpointing` (by default, the lock's
     `platform.recompute`) computes layers again in the backward pass; `compile` is True or a mode.
     """
     lock: Lock = model.lock

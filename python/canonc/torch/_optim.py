@@ -231,5 +231,5 @@ class Updates:
 
 
 def optimizer(lock: Lock, model: nn.Module, *, fused: bool | None = None) -> Updates:
-    """The optimizers of a lock, with its groups, decays and learning rates. `fused` kernels are used on GPUs if not said."""
+    """The optimizers of a lock, with its groups, decays and learning rates. `fused` kernels are used on GPUs by default."""
     return Updates(lock, model, fused=fused)

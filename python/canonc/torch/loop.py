@@ -39,35 +39,30 @@ def train(
 ) -> bool:
     """Trains until the lock's last step, or `until` one; returns whether the run is finished. Every rank calls it.
 
-    Training that diverges is an `Error`, and the run is over: `canonc record` attests that it diverged. `replicas` divides the ranks into groups that each hold the whole model. The state is saved every `save_every` steps (if
-    not said, as often as the lock keeps checkpoints) and whenever training stops.
+    Training that diverges is an `Error`, and the run is over: `canonc record` attests that it diverged. `replicas` divides the
+    ranks into groups that each hold the whole model. The state is saved every `save_every` steps, by default as often as the
+    lock keeps checkpoints, and whenever training stops.
     """
     folder, target = Path(folder), torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     started_here = not dist.is_initialized()
     if started_here:
         start(target)
     rank, world = dist.get_rank(), dist.get_world_size()
-    if target.type == "cuda":
-        target = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
-        torch.cuda.set_device(target)
-    if world % replicas:
-        raise Error(f"{world} ranks are not {replicas} groups of equal size: give a number of replicas that divides them")
-    sizes, names = ((replicas, world // replicas), ("replicate", "shard")) if replicas > 1 else ((world,), ("shard",))
-    mesh = dist.init_device_mesh(target.type, sizes, mesh_dim_names=names)
-
+    target, mesh = meshed(target, replicas)
     model = module(lock, kernels=kernels, device="meta", runs_on=target)
     shard(model, mesh, device=target, compile=compile, checkpointing=checkpointing)
     initial = initialise(lock, model)
     updates, loss = optimizer(lock, model), Loss(lock, model)
     record = Recorder(lock, folder, initial=initial, record=trainer(lock, model, updates, script=own_digest()))
     states = States(folder, lock, model, updates)
-    done = states.restore()
-    record.cut(done)
-
     last = min(until or lock.steps, lock.steps)
     every = save_every or lock.training["checkpoint_every"]
-    with Stop() as stop, contextlib.closing(windows(lock, rank, world, done).steps()) as steps:
-        for step in steps:
+    with contextlib.ExitStack() as stack:
+        stack.callback(record.close)
+        done = states.restore()
+        record.cut(done)
+        stop = stack.enter_context(Stop())
+        for step in stack.enter_context(contextlib.closing(windows(lock, rank, world, done).steps())):
             for micro in step:
                 loss(micro).backward()
             norm = clip(lock, model)
@@ -103,6 +98,18 @@ def start(device: torch.device) -> None:
         dist.init_process_group(backend)
     else:
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def meshed(device: torch.device, replicas: int) -> tuple[torch.device, Any]:
+    """This rank's device, and the ranks as shards, or as replicas of shards."""
+    world = dist.get_world_size()
+    if world % replicas:
+        raise Error(f"{world} ranks are not {replicas} groups of equal size: give a number of replicas that divides them")
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+        torch.cuda.set_device(device)
+    sizes, names = ((replicas, world // replicas), ("replicate", "shard")) if replicas > 1 else ((world,), ("shard",))
+    return device, dist.init_device_mesh(device.type, sizes, mesh_dim_names=names)
 
 
 def own_digest() -> str:
@@ -154,13 +161,13 @@ class States:
     def save(self, step: int) -> None:
         """Saves the state as `step-N`, which exists only when it is complete."""
         name = self.folder / f"step-{step:010}"
-        half = name.with_name(f".{name.name}")
-        dcp.save(self._state(step), checkpoint_id=half)
-        on_first(lambda: self._rename(half, name))
+        partial = name.with_name(f".{name.name}")
+        dcp.save(self._state(step), checkpoint_id=partial)
+        on_first(lambda: self._rename(partial, name))
 
-    def _rename(self, half: Path, name: Path) -> None:
+    def _rename(self, partial: Path, name: Path) -> None:
         shutil.rmtree(name, ignore_errors=True)
-        half.rename(name)
+        partial.rename(name)
         for old in sorted(self.folder.glob("step-*"))[:-2]:
             shutil.rmtree(old)
 

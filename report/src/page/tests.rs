@@ -53,6 +53,7 @@ fn logged(curves: &Curves, data: &str) -> Logged {
     Logged {
         curves: curves.clone(),
         batches: (1..=20).map(|step| Digest::of("test", &format!("{data} {step}"))).collect(),
+        lr: (1..=20).map(|step| (step, 0.1)).collect(),
         ..Logged::default()
     }
 }

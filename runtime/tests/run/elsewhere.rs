@@ -14,7 +14,7 @@ use records::{finished, metrics};
 use runtime::elsewhere::{Watcher, record, spot_check};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::train::{Options, TrainOutcome, machine, train};
-use support::elsewhere::{trainer, write};
+use support::elsewhere::{put_state, trainer, write};
 
 use super::support::*;
 
@@ -43,6 +43,11 @@ impl Elsewhere {
         assert!(matches!(end, Ok(TrainOutcome::Finished(_))), "{end:?}");
         write(&own, &root.path().join("run"), &lock_text(claimed), trainer);
         Elsewhere { root, claimed: claimed.clone() }
+    }
+
+    /// The same with the trainer record of an honest run of `claimed`.
+    fn of(trained: &Experiment, claimed: &Experiment) -> Elsewhere {
+        Elsewhere::new(trained, claimed, &trainer(&lock_text(claimed)))
     }
 
     fn path(&self) -> PathBuf {
@@ -89,7 +94,7 @@ fn kept(changes: &[(&str, &str)]) -> Experiment {
 
 fn honest() -> Elsewhere {
     let experiment = kept(&[]);
-    Elsewhere::new(&experiment, &experiment, &trainer("f32"))
+    Elsewhere::of(&experiment, &experiment)
 }
 
 fn sorted(report: &VerifyReport, subject: Subject) -> [bool; 4] {
@@ -170,22 +175,40 @@ fn train_in(folder: &Path, experiment: &Experiment) -> String {
 
 #[test]
 fn an_honest_run_stays_within_the_bounds() {
-    for (name, experiment, precision) in [
-        ("depo", kept(&[]), "f32"),
-        ("canon", experiment("small_canon", &changed(DEPO), &[]), "f32"),
-        ("experts", experts(&KEPT), "f32"),
-        ("dropout", dropping("dropping", &KEPT), "f32"),
-        ("delta", experiment("small_delta", &changed(DEPO), &[]), "f32"),
-        ("mamba", experiment("small_mamba", &changed(DEPO), &[]), "f32"),
-        ("bf16", experiment("small", &in_bf16(), &[]), "bf16"),
+    for (name, experiment) in [
+        ("depo", kept(&[])),
+        ("canon", experiment("small_canon", &changed(DEPO), &[])),
+        ("experts", experts(&KEPT)),
+        ("dropout", dropping("dropping", &KEPT)),
+        ("delta", experiment("small_delta", &changed(DEPO), &[])),
+        ("mamba", experiment("small_mamba", &changed(DEPO), &[])),
+        ("bf16", experiment("small", &in_bf16(), &[])),
     ] {
-        let run = Elsewhere::new(&experiment, &experiment, &trainer(precision));
+        let run = Elsewhere::of(&experiment, &experiment);
         run.recorded();
         let report = run.spot_checked(Some(8));
         assert_eq!((&report.broken, &report.undecided), (&vec![], &vec![]), "{name}");
         assert_eq!(sorted(&report, Subject::Losses), [false, false, true, true], "{name}");
         assert_eq!(sorted(&report, Subject::Updates), [false, false, true, false], "{name}");
+        assert_eq!(sorted(&report, Subject::States), [false, false, true, false], "{name}");
     }
+}
+
+#[test]
+fn last_weights_of_another_run_are_found_without_the_states_before_them() {
+    let run = honest();
+    let other = Elsewhere::of(&kept(&[("init = 1", "init = 3")]), &kept(&[]));
+    for step in 1..24 {
+        std::fs::remove_dir_all(run.path().join(format!("checkpoints/step-{step:010}"))).unwrap();
+    }
+    put_state(&other.root.path().join("own"), &run.path(), 24);
+    let report = run.recorded();
+    assert_eq!(report.broken, Vec::<String>::new(), "the files agree");
+    let broken = run.spot_checked(Some(8)).broken;
+    assert!(
+        matches!(broken.as_slice(), [one] if one.starts_with("replay: checkpoints/step-0000000024 from the initial weights: ")),
+        "{broken:?}"
+    );
 }
 
 fn in_bf16() -> String {
@@ -212,12 +235,10 @@ fn a_planted_fault_is_found_in_f32() {
         ("another seed", &[("init = 1", "init = 7")]),
     ];
     for (name, changes) in faults {
-        let run = Elsewhere::new(&kept(changes), &kept(&[]), &trainer("f32"));
+        let run = Elsewhere::of(&kept(changes), &kept(&[]));
         let report = run.spot_checked(Some(8));
-        let found = report.broken.iter().any(|text| text.starts_with("replay: step "));
-        assert!(found, "{name}: {report:?}");
-        let says = report.broken.iter().any(|text| text.contains(", more than "));
-        assert!(says, "{name}: {:?}", report.broken);
+        let says = |text: &String| text.starts_with("replay: ") && text.contains(", more than ");
+        assert!(report.broken.iter().any(says), "{name}: {report:?}");
     }
 }
 
@@ -229,7 +250,7 @@ fn a_learning_rate_and_a_batch_of_another_lock_are_found_without_a_replay() {
         (("data = 2", "data = 3"), "logged batch"),
         (("init = 1", "init = 3"), "it says that the run began with weights"),
     ] {
-        let run = Elsewhere::new(&kept(&[change]), &kept(&[]), &trainer("f32"));
+        let run = Elsewhere::of(&kept(&[change]), &kept(&[]));
         let report = run.verified();
         assert!(report.broken.iter().any(|text| text.contains(finding)), "{change:?}: {report:?}");
     }
@@ -240,7 +261,7 @@ fn bf16_hides_a_missing_weight_decay_and_the_report_says_so() {
     let claimed =
         experiment("small", &in_bf16(), &[("weight_decay = 0.1", "weight_decay = 0.001")]);
     let trained = experiment("small", &in_bf16(), &[("weight_decay = 0.1", "weight_decay = 0.0")]);
-    let run = Elsewhere::new(&trained, &claimed, &trainer("bf16"));
+    let run = Elsewhere::of(&trained, &claimed);
     let report = run.spot_checked(Some(8));
     assert_eq!(report.broken, Vec::<String>::new());
     let hides = "such as a small weight decay that was left out";
@@ -258,14 +279,24 @@ fn a_run_that_is_not_of_its_lock_is_refused() {
         (&plain, "precision.loss = \"f32\"", "precision.loss = \"bf16\""),
         (&drops, "loss.dropout = \"canonc\"", "loss.dropout = \"torch\""),
         (&drops, "loss.dropout = \"canonc\"\n", ""),
+        (&plain, "loss.terms", "loss.dropout = \"canonc\"\nloss.terms"),
+        (&plain, "precision.tf32 = false", "precision.tf32 = true"),
+        (&plain, "autocast = \"none\"", "autocast = \"bf16\""),
+        (&plain, "reduce = \"f32\"", "reduce = \"bf16\""),
+        (&plain, "optimizer.adamw = \"torch.optim.AdamW\"", "optimizer.adamw = \"apex.FusedLAMB\""),
+        (&plain, "optimizer.adamw = \"torch.optim.AdamW\"\n", ""),
+        (&plain, "optimizer.fused", "optimizer.muon = \"mine\"\noptimizer.fused"),
+        (&plain, "kernels.attention = \"sdpa\"\n", ""),
+        (&plain, "kernels.attention", "kernels.gla_scan = \"fla 0.6.0\"\nkernels.attention"),
     ] {
-        let text = trainer("f32").replace(from, to);
-        assert_ne!(text, trainer("f32"));
+        let honest = trainer(&lock_text(experiment));
+        let text = honest.replace(from, to);
+        assert_ne!(text, honest);
         let run = Elsewhere::new(experiment, experiment, &text);
         let broken = run.verified().broken;
         assert!(
-            matches!(broken.as_slice(), [one] if one.starts_with("not of this lock: trainer.toml says")),
-            "{broken:?}"
+            matches!(broken.as_slice(), [one] if one.starts_with("not of this lock: trainer.toml ")),
+            "{from}: {broken:?}"
         );
     }
 }

@@ -5,9 +5,30 @@ use std::fs;
 use std::path::Path;
 
 use compiler::digest::Digest;
+use compiler::plan::{ParamUpdate, Precision, UpdateRule};
+use lab::lock::{self, Lock};
 
-/// A trainer record of PyTorch, for a lock in this precision (`f32` or `bf16`).
-pub fn trainer(precision: &str) -> String {
+/// A trainer record of PyTorch for a lock, given as text.
+pub fn trainer(lock: &str) -> String {
+    let Ok(Lock::Experiment(experiment)) = lock::read("lock", lock) else {
+        panic!("not the lock of an experiment: {lock}");
+    };
+    let graph = &experiment.arch.compiled.graph;
+    let precision = if experiment.precision == Precision::Bf16 { "bf16" } else { "f32" };
+    let mut lines: Vec<&str> = Vec::new();
+    for (line, primitives) in [
+        ("kernels.attention = \"sdpa\"\n", ["attention", "attention"]),
+        ("kernels.causal_conv = \"generated\"\n", ["canon", "short_conv"]),
+        ("kernels.delta_scan = \"generated\"\n", ["delta_scan", "delta_scan"]),
+        ("kernels.gla_scan = \"generated\"\n", ["gla_scan", "gla_scan"]),
+        ("kernels.ssd_scan = \"generated\"\n", ["ssd_scan", "ssd_scan"]),
+    ] {
+        lines.extend(primitives.iter().any(|name| graph.calls(name)).then_some(line));
+    }
+    lines.extend(experiment.dropout.map(|_| "loss.dropout = \"canonc\"\n"));
+    let muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
+    let muon = experiment.updates.iter().any(muon);
+    lines.extend(muon.then_some("optimizer.muon = \"canonc.torch.Muon\"\n"));
     format!(
         r#"version = 1
 compile = "none"
@@ -16,15 +37,12 @@ deterministic = false
 division = "micro_batches"
 engine = "pytorch"
 engine_version = "2.11.0"
-kernels.attention = "sdpa"
-loss.dropout = "canonc"
-loss.terms = "canonc"
+{}loss.terms = "canonc"
 machine.gpu = "NVIDIA H100 80GB HBM3"
 machine.gpus = 2
 mesh = "shard 2"
 optimizer.adamw = "torch.optim.AdamW"
 optimizer.fused = false
-optimizer.muon = "canonc.torch.Muon"
 parallel = "fsdp2"
 precision.autocast = "none"
 precision.compute = "{precision}"
@@ -35,7 +53,8 @@ precision.reduce = "f32"
 precision.tf32 = false
 versions.python = "3.12.3"
 world = 2
-"#
+"#,
+        lines.concat()
     )
 }
 
@@ -71,6 +90,25 @@ pub fn write(from: &Path, to: &Path, lock: &str, trainer: &str) {
             }
         }
     }
+}
+
+/// Puts the state after `step` of the run in `from`, which canonc trained, into the folder `to` as its own.
+pub fn put_state(from: &Path, to: &Path, step: usize) {
+    let lock = fs::read_to_string(to.join("lock")).unwrap();
+    let trainer = fs::read_to_string(to.join("trainer.toml")).unwrap();
+    let record = digest("canonc.trainer.v1", &trainer);
+    let log = fs::read_to_string(to.join("metrics.jsonl")).unwrap();
+    let line = log.lines().nth(step).unwrap();
+    let chain = line.split_once(",\"chain\":\"").unwrap().1.trim_end_matches("\"}");
+    let name = format!("checkpoints/step-{step:010}");
+    write_checkpoint(
+        &from.join(&name),
+        &to.join(&name),
+        &locked(&lock, "train"),
+        &record,
+        step,
+        chain,
+    );
 }
 
 /// Writes the log, without evaluations, and returns the chain after each line.
