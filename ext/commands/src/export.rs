@@ -96,7 +96,7 @@ pub struct ExportArgs {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// The parameters, under our names, Hugging Face's or Lingua's: a file, a folder with one, or a run [default for a
-    /// run: its last checkpoint; for a folder: its own]
+    /// run: its last checkpoint; for a folder: its own]. For trainer, those that the run begins from, if its lock names some
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
     /// Dtype of the written weights [default: f32]
@@ -110,7 +110,8 @@ pub struct ExportArgs {
     /// GPUs, or ranks, per machine, for slurm, trainer and lingua-slurm
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = within::<i64>(1, 1024))]
     pub gpus_per_node: i64,
-    /// Ranks, for slurm and trainer [default: the lock's platform.devices, or 1]
+    /// Ranks, for slurm and trainer [default: the lock's platform.devices, or 1; for trainer, as many of one machine as
+    /// divide a step]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = within::<u32>(1, 1 << 20))]
     pub ranks: Option<u32>,
     /// Prepared documents on the cluster, for slurm, if the lock trains on text [default: data/SOURCE.index]
