@@ -310,8 +310,6 @@ impl Group {
         }
         let mut batch = Batch::default();
         windows.fill(self.range.clone(), &mut batch)?;
-        // A vocabulary has at most 2^24 ids, so this cannot overflow.
-        let narrow = |ids: &[i64]| ids.iter().flat_map(|id| (*id as i32).to_le_bytes()).collect();
         Ok(Filled {
             counted: batch.counted_targets(),
             digests: if digest { batch.window_digests() } else { Vec::new() },
@@ -319,6 +317,15 @@ impl Group {
             targets: if self.own { narrow(batch.targets()) } else { Vec::new() },
         })
     }
+}
+
+/// Ids as little-endian i32. A vocabulary has at most 2^24, so this cannot overflow.
+fn narrow(ids: &[i64]) -> Vec<u8> {
+    let mut bytes = vec![0; 4 * ids.len()];
+    for (four, id) in bytes.chunks_exact_mut(4).zip(ids) {
+        four.copy_from_slice(&(*id as i32).to_le_bytes());
+    }
+    bytes
 }
 
 /// What a step needs of a group.

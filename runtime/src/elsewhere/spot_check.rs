@@ -273,8 +273,9 @@ impl Checker<'_> {
             if exceeds(apart, bound) {
                 return Some(format!(
                     "{what} is {logged:?} in the log, but canonc computes {computed:?}: apart by {apart:.1e}, more than \
-                     {bound:.0e} ({}, {after} after equal weights)",
-                    self.bounds.precision
+                     {bound:.0e} ({}, {} after equal weights)",
+                    self.bounds.precision,
+                    dsl::counted(after, "step")
                 ));
             }
         }
