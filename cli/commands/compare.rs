@@ -390,7 +390,6 @@ fn check(
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Failure::cannot_read(&lock, &error)),
         }
-        check_trainer(comparison, experiment, &run_folder)?;
         let name = experiment.value("data.source").map(FieldValue::plain);
         let documents = match documents.get(&name) {
             Some(known) => Option::clone(known),
@@ -409,17 +408,23 @@ fn check(
         }
         Job::new(experiment, "", documents)?;
     }
-    warn_of_two_trainers(comparison, folder, finished)
+    // With a stopping rule, the seeds after a look are due only if it does not decide.
+    let (due, _) = interim_looks::due(comparison, folder, finished)?;
+    for run in &due {
+        let run_folder = finished.folder(folder, &run.experiment)?;
+        check_trainer(comparison, &run.experiment, &run_folder)?;
+    }
+    warn_of_two_trainers(&due, folder, finished)
 }
 
 /// Says before anything is trained that another engine has trained some of the runs.
 fn warn_of_two_trainers(
-    comparison: &Comparison,
+    due: &[&ComparisonRun],
     folder: &Path,
     finished: &FinishedRuns,
 ) -> Result<(), Failure> {
     let (mut engines, mut missing) = (BTreeSet::new(), 0);
-    for run in comparison.runs() {
+    for run in due {
         match attestation(&Paths::new(finished.folder(folder, &run.experiment)?)) {
             Some(attested) => engines.extend(attested.trainer.map(|one| one.engine_words())),
             None => missing += 1,

@@ -76,7 +76,7 @@ function pairSpec(pair, number) {
   const firsts = judgements.map(judgement => judgement.other).filter(step => step != null);
   const batches = pair.published
     ? shown.filter(({ treated, base }) => treated.data === "other" || base.data === "other").map(({ treated, base }) => `⚑ ${(treated.data === "other" ? treated : base).name} most likely saw another data order`).join("; ")
-    : !judgements.length ? "" : judgements.some(judgement => judgement.unknown) ? "⚑ whether batches are equal is not known" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : "equal batches at every step";
+    : !judgements.length ? "" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : judgements.some(judgement => judgement.unknown) ? "⚑ whether batches are equal is not known" : "equal batches at every step";
   const noted = pair.published
     ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
     : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`

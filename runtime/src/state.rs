@@ -36,6 +36,9 @@ pub(crate) use ahead::Ahead;
 pub(crate) use all_ranks::{StepOutcome, Times};
 pub(crate) use save::Written;
 
+/// The spacing of f32 numbers, relative to their size.
+const NUDGE: f64 = 1.0 / (1 << 23) as f64;
+
 /// Weights and moments after `step` updates.
 #[derive(Debug)]
 pub struct State {
@@ -242,6 +245,21 @@ impl State {
             counted,
             terms,
         })
+    }
+
+    /// Moves each weight by a unit in the last place or less, up and down in turn: weights that rounding could have given.
+    pub fn nudge(&mut self) -> Result<(), Problem> {
+        let moved = |tensor: &Tensor| {
+            let options = (Kind::Float, tensor.device());
+            let count = i64::try_from(tensor.numel()).unwrap_or_default();
+            let turns = Tensor::f_arange(count, options)?.f_remainder(2.0)?.f_mul_scalar(2.0)?;
+            let factors = turns.f_add_scalar(-1.0)?.f_mul_scalar(NUDGE)?.f_add_scalar(1.0)?;
+            tensor.f_mul(&factors.f_reshape(tensor.size())?)
+        };
+        let tensors: Result<Vec<Tensor>, _> = self.weights.tensors.iter().map(moved).collect();
+        let tensors = tensors.map_err(ExecuteError::from)?;
+        self.weights = Weights::new(self.weights.paths.clone(), tensors);
+        Ok(())
     }
 
     /// The digest of all weights, as in a checkpoint of them.

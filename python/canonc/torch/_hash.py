@@ -155,7 +155,12 @@ def tagged(tag: str, text: str) -> str:
 def memory(tensor: torch.Tensor) -> Any:
     """The bytes of a contiguous tensor on the CPU, without a copy."""
     size = tensor.numel() * tensor.element_size()
-    return memoryview((ctypes.c_ubyte * size).from_address(tensor.data_ptr())).cast("B") if size else b""
+    if not size:
+        return b""
+    view = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
+    # An address alone keeps no tensor alive.
+    view.owner = tensor  # type: ignore[attr-defined]
+    return memoryview(view).cast("B")
 
 
 def of_tensor(tensor: torch.Tensor) -> str:

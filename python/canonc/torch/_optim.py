@@ -84,10 +84,7 @@ def _add_up(gradient: torch.Tensor, ranks: int) -> None:
 
 @torch.no_grad()
 def clip(lock: Lock, model: nn.Module) -> float:
-    """Clips the gradients, and returns their norm before that. Every rank must call it.
-
-    A parameter without a gradient is an error: PyTorch's optimizers would skip it.
-    """
+    """Clips the gradients, and returns their norm before that. Every rank must call it."""
     total = torch.zeros((), dtype=torch.float64, device=device_of(model))
     gradients = []
     for row in lock.params:
@@ -95,7 +92,8 @@ def clip(lock: Lock, model: nn.Module) -> float:
         if row.update == "frozen":
             continue
         if parameter.grad is None:
-            raise Error(f"`{row.path}` has no gradient: the loss leaves out a part of the lock's")
+            # The lock's loss does not depend on it, such as on what only chooses experts; its weight decays all the same.
+            parameter.grad = torch.zeros_like(parameter)
         gradient = parameter.grad
         gradients.append(gradient)
         if isinstance(gradient, DTensor):

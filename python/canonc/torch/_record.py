@@ -233,9 +233,15 @@ class Recorder:
         if times.exists():
             kept = [line for line in _lines(times) if json.loads(line)["step"] <= step]
             _replace(times, "".join(line + "\n" for line in kept).encode())
-        for number, target in _checkpoints(self.folder).items():
+        kept = _checkpoints(self.folder)
+        for number, target in kept.items():
             if number > step:
                 _remove(target)
+        latest = self.folder / "checkpoints" / "latest"
+        if left := max((number for number in kept if number <= step), default=None):
+            _replace(latest, f"step-{left:010}\n".encode())
+        else:
+            latest.unlink(missing_ok=True)
         changed = {key: self._record.get(key) for key in sorted(self._kept.keys() | self._record.keys()) if self._kept.get(key) != self._record.get(key)}
         if changed:
             self._append({"kind": "resumed", "step": step, "changes": changed})

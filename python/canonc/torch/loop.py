@@ -62,7 +62,9 @@ def train(
         done = states.restore()
         record.cut(done)
         stop = stack.enter_context(Stop())
-        for step in stack.enter_context(contextlib.closing(windows(lock, rank, world, done).steps())):
+        # Nothing is left of a run that is there already.
+        steps = windows(lock, rank, world, done if done < last else lock.steps).steps()
+        for step in stack.enter_context(contextlib.closing(steps)):
             for micro in step:
                 loss(micro).backward()
             norm = clip(lock, model)
@@ -189,6 +191,8 @@ class States:
 
     def _newest(self) -> str | None:
         self.stopped.unlink(missing_ok=True)
+        for unfinished in self.folder.glob(".step-*"):
+            shutil.rmtree(unfinished)
         return max((str(path) for path in self.folder.glob("step-*")), default=None)
 
 

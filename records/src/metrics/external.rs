@@ -57,7 +57,7 @@ pub struct ExternalLog {
 pub struct Resumed {
     /// The step; 0 before the first.
     pub step: u64,
-    /// The keys of the trainer record that differ from then on, and their values as JSON.
+    /// The keys of the trainer record that differ from then on, and their values.
     pub changes: Vec<(String, String)>,
 }
 
@@ -259,7 +259,12 @@ fn resumed_after(line: &Line, last: u64) -> Result<Resumed, String> {
     if let Some(key) = changes.keys().find(|key| !may_change(key)) {
         return Err(format!("changes `{key}`, which must be the same in a whole run"));
     }
-    let changes = changes.iter().map(|(key, value)| (key.clone(), value.to_string())).collect();
+    let text = |value: &Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None if value.is_null() => "nothing".to_owned(),
+        None => value.to_string(),
+    };
+    let changes = changes.iter().map(|(key, value)| (key.clone(), text(value))).collect();
     Ok(Resumed { step: last, changes })
 }
 

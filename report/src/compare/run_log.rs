@@ -80,8 +80,9 @@ impl Curves {
         let Ok(text) = disk::read_text(&paths.timings(), disk::TEXT) else { return };
         if ExternalRun::read(paths).is_ok_and(|run| !run.log.resumed.is_empty()) {
             let folder = paths.folder.display();
-            self.untimed =
-                Some(format!("{folder}: it went on on another machine or number of ranks"));
+            self.untimed = Some(format!(
+                "{folder}: it was continued on another machine or another number of ranks"
+            ));
             return;
         }
         match times_elsewhere(&text, last) {

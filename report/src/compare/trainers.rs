@@ -11,7 +11,9 @@ impl Comparison {
     /// Judges the trainers of the arms: an arm that no seed compares with the base by one trainer is not controlled, and
     /// the verdict on one that another engine trained says so.
     pub fn judge_trainers(&mut self) {
-        let noise = self.replicate().is_some();
+        let is_paired =
+            |arm: &Arm| self.base().is_some_and(|base| !seed_pairs(base, arm).is_empty());
+        let noise = self.replicate().is_some_and(is_paired);
         let all = self.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten());
         all.for_each(|run| run.curves.setting.noise = noise);
         let Some(base) = self.base() else { return };

@@ -10,7 +10,8 @@ use records::checkpoint::Part;
 pub struct Bounds {
     /// The precision, in words.
     pub precision: &'static str,
-    /// Of the first step's loss. It doubles with each step up to the fourth.
+    /// Of the first step's loss, relative to it, or to 1 nat where it is smaller: logarithms are of numbers near 1 there. It
+    /// doubles with each step up to the fourth.
     first_loss: f64,
     /// Of the losses after that.
     loss: f64,
@@ -30,7 +31,7 @@ const F32: Bounds = Bounds {
     precision: "f32",
     first_loss: 3e-7,
     loss: 3e-6,
-    first_norm: 1e-5,
+    first_norm: 1e-4,
     norm: 1e-4,
     update: 1e-3,
     moment: 1e-3,
@@ -73,6 +74,12 @@ impl Bounds {
     /// The bound of an auxiliary loss, which is a mean of f32 numbers: their spacing alone is as wide as that of a loss.
     pub fn term(&self, after: u64) -> f64 {
         10.0 * self.loss(after)
+    }
+
+    /// How much wider the bounds of norms and updates are where the loss is below 1 nat: a gradient is then a small difference of
+    /// probabilities near 1, whose rounding stays.
+    pub fn widened(loss: Option<f64>) -> f64 {
+        loss.map_or(1.0, |loss| 1.0 / loss.abs().clamp(1e-6, 1.0))
     }
 
     /// The bound of the change of a tensor in one step.

@@ -31,6 +31,10 @@ pub const SPOT_STEPS: u64 = 8;
 const MOST: u64 = 32;
 /// Checkpoints that the last chain chooses, besides the one before the last step.
 const CHOSEN: usize = 2;
+/// A loss or norm above this overflows within steps.
+const HUGE: f64 = 1e6;
+/// How many times as far as one unit in the last place two engines may be apart.
+const GROWN: f64 = 30.0;
 /// Steps after which a mixture of experts may have made another choice.
 const CHOICES: u64 = 2;
 
@@ -61,6 +65,13 @@ pub struct SpotCheck {
     broken: Vec<String>,
     undecided: Vec<String>,
     bounds: Option<&'static Bounds>,
+}
+
+/// A difference beyond what is allowed.
+struct Excess {
+    text: String,
+    /// How far apart; `None` for what must be equal.
+    apart: Option<f64>,
 }
 
 /// A run, and what computes its steps again.
@@ -158,10 +169,7 @@ impl Checker<'_> {
         check: &mut SpotCheck,
         watcher: &mut dyn Watcher,
     ) -> Result<(), Problem> {
-        let mut state = match origin {
-            None => State::initial(self.job, self.machine)?,
-            Some(kept) => State::load(self.job, self.machine, &self.store, kept)?,
-        };
+        let mut state = self.origin(origin)?;
         let from = state.step;
         let text = origin.map_or_else(
             || "the initial weights".to_owned(),
@@ -176,9 +184,10 @@ impl Checker<'_> {
             let computed = state.advance(self.job, &self.trainer)?;
             watcher.step(computed.step);
             let after = computed.step - from;
-            if let Some(why) = self.step_differs(&computed, after, check) {
-                let differs = format!("step {} from {text}: {why}", computed.step);
-                check.differs(differs, after, self.chooses());
+            if let Some(excess) = self.step_differs(&computed, after, check) {
+                let differs = format!("step {} from {text}: {}", computed.step, excess.text);
+                let reason = self.excuse(origin, (&computed, None), after, excess.apart)?;
+                check.differs(differs, reason);
                 check.covers(from, computed.step - 1);
                 return Ok(());
             }
@@ -189,10 +198,14 @@ impl Checker<'_> {
             {
                 let ours = Tensors::of_state(&state, &slots)?;
                 let worst = compare(&self.store, next, &slots, before, &ours, self.bounds)?;
-                if let Some(why) = worst.and_then(|worst| self.state_differs(&worst, after, check))
+                if let Some(worst) = worst
+                    && let Some(why) = self.state_differs(&worst, &computed, after, check)
                 {
                     let text = format!("checkpoints/{} from {text}: {why}", next.name);
-                    check.differs(text, after, self.chooses());
+                    let states = Some((before, &ours, &worst));
+                    let apart = Some(worst.relative);
+                    let reason = self.excuse(origin, (&computed, states), after, apart)?;
+                    check.differs(text, reason);
                     check.covers(from, computed.step - 1);
                     return Ok(());
                 }
@@ -208,6 +221,7 @@ impl Checker<'_> {
     fn state_differs(
         &self,
         worst: &UpdateDifference,
+        computed: &Step,
         after: u64,
         check: &mut SpotCheck,
     ) -> Option<String> {
@@ -215,7 +229,7 @@ impl Checker<'_> {
         if let Some(largest) = check.largest.get_mut(kind) {
             *largest = larger(*largest, worst.relative);
         }
-        let bound = self.bounds.state(worst.part, after);
+        let bound = self.bounds.state(worst.part, after) * Bounds::widened(computed.loss);
         exceeds(worst.relative, bound).then(|| {
             format!(
                 "the change of {} of {} in {} differs from canonc's by {:.1e} of its size, more than {bound:.0e} ({})",
@@ -228,12 +242,61 @@ impl Checker<'_> {
         })
     }
 
-    fn chooses(&self) -> bool {
-        self.job.graph.has_choices()
+    /// Why a difference may be rounding although it is beyond the bounds.
+    fn excuse(
+        &mut self,
+        origin: Option<&SavedCheckpoint>,
+        (computed, states): (&Step, Option<(&Tensors, &Tensors, &UpdateDifference)>),
+        after: u64,
+        apart: Option<f64>,
+    ) -> Result<Option<String>, Problem> {
+        let Some(apart) = apart else { return Ok(None) };
+        if after > CHOICES && self.job.graph.has_choices() {
+            return Ok(Some(
+                "a token may have chosen another expert by rounding, which no bound can tell from a fault"
+                    .to_owned(),
+            ));
+        }
+        let huge = |value: f64| !value.is_finite() || value > HUGE;
+        if computed.loss.is_some_and(huge) || huge(computed.grad_norm) {
+            return Ok(Some("training diverges there, and rounding with it".to_owned()));
+        }
+        if after <= 1 {
+            return Ok(None);
+        }
+        // How far rounding grows from here: the same steps from weights that are a unit in the last place away.
+        let mut twin = self.origin(origin)?;
+        twin.nudge()?;
+        let mut step = None;
+        for _ in 0..after {
+            step = Some(twin.advance(self.job, &self.trainer)?);
+        }
+        let Some(step) = step else { return Ok(None) };
+        let losses = step.loss.zip(computed.loss).map_or(0.0, |(a, b)| of_loss(a, b));
+        let grown = match states {
+            None => losses.max(relative(step.grad_norm, computed.grad_norm)),
+            Some((before, ours, worst)) => {
+                worst.between(before, ours, &Tensors::of_state(&twin, &self.job.slots())?)
+            }
+        };
+        Ok((grown * GROWN >= apart).then(|| {
+            format!(
+                "rounding grows there: weights a unit in the last place away come out {grown:.1e} apart"
+            )
+        }))
+    }
+
+    /// A state to continue.
+    fn origin(&self, origin: Option<&SavedCheckpoint>) -> Result<State, Problem> {
+        match origin {
+            None => State::initial(self.job, self.machine),
+            Some(kept) => State::load(self.job, self.machine, &self.store, kept),
+        }
     }
 
     /// How a step differs from the logged one by more than rounding explains, with both values and the bound.
-    fn step_differs(&self, computed: &Step, after: u64, check: &mut SpotCheck) -> Option<String> {
+    fn step_differs(&self, computed: &Step, after: u64, check: &mut SpotCheck) -> Option<Excess> {
+        let exact_only = |text: String| Some(Excess { text, apart: None });
         let at = usize::try_from(computed.step.saturating_sub(1)).ok()?;
         let logged = self.run.log.steps.get(at)?;
         let exact = [
@@ -241,10 +304,12 @@ impl Checker<'_> {
             ("counted", logged.counted.to_string(), computed.counted.to_string()),
         ];
         if let Some((what, logged, computed)) = exact.into_iter().find(|(_, a, b)| a != b) {
-            return Some(format!("{what} is {logged} in the log, but canonc computes {computed}"));
+            return exact_only(format!(
+                "{what} is {logged} in the log, but canonc computes {computed}"
+            ));
         }
         if logged.batch.is_some() && logged.batch != computed.batch {
-            return Some("it read other windows than the lock's".to_owned());
+            return exact_only("it read other windows than the lock's".to_owned());
         }
         let bound = self.bounds.loss(after);
         let terms = logged.terms.iter().zip(computed.terms).zip(compiler::plan::TERMS);
@@ -256,27 +321,31 @@ impl Checker<'_> {
                 "grad_norm",
                 Some(logged.grad_norm),
                 Some(computed.grad_norm),
-                self.bounds.norm(after),
+                self.bounds.norm(after) * Bounds::widened(computed.loss),
             ),
         ];
         for (what, logged, computed, bound) in numbers.into_iter().chain(terms) {
             let (logged, computed) = match (logged, computed) {
                 (Some(logged), Some(computed)) => (logged, computed),
                 (None, None) => continue,
-                (_, _) => return Some(format!("one of log and canonc has no {what}")),
+                (_, _) => return exact_only(format!("one of log and canonc has no {what}")),
             };
-            let apart = relative(logged, computed);
+            let apart = match what {
+                "grad_norm" => relative(logged, computed),
+                _ => of_loss(logged, computed),
+            };
             let kind = usize::from(what == "grad_norm");
             if let Some(largest) = check.largest.get_mut(kind) {
                 *largest = larger(*largest, apart);
             }
             if exceeds(apart, bound) {
-                return Some(format!(
+                let text = format!(
                     "{what} is {logged:?} in the log, but canonc computes {computed:?}: apart by {apart:.1e}, more than \
                      {bound:.0e} ({}, {} after equal weights)",
                     self.bounds.precision,
                     dsl::counted(after, "step")
-                ));
+                );
+                return Some(Excess { text, apart: Some(apart) });
             }
         }
         None
@@ -327,6 +396,11 @@ fn relative(one: f64, other: f64) -> f64 {
     (one - other).abs() / one.abs().max(other.abs())
 }
 
+/// The difference of two losses, relative to the larger, or to 1 nat if both are smaller.
+fn of_loss(one: f64, other: f64) -> f64 {
+    relative(one, other) * one.abs().max(other.abs()).min(1.0)
+}
+
 /// Whether a difference is larger than its bound, or not a number.
 fn exceeds(apart: f64, bound: f64) -> bool {
     apart.is_nan() || apart > bound
@@ -345,12 +419,10 @@ impl SpotCheck {
         }
     }
 
-    fn differs(&mut self, text: String, after: u64, chooses: bool) {
-        match chooses && after > CHOICES {
-            false => self.broken.push(text),
-            true => self.undecided.push(format!(
-                "{text}; a token may have chosen another expert by rounding, which no bound can tell from a fault"
-            )),
+    fn differs(&mut self, text: String, excuse: Option<String>) {
+        match excuse {
+            None => self.broken.push(text),
+            Some(excuse) => self.undecided.push(format!("{text}; {excuse}")),
         }
     }
 
@@ -426,5 +498,18 @@ impl SpotCheck {
                 ),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_losses_are_compared_by_their_size_in_nats() {
+        assert!((of_loss(0.013976_78, 0.013976_83) - 5e-8).abs() < 1e-9);
+        assert!((of_loss(4.0, 4.000_004) - 1e-6).abs() < 1e-9);
+        assert!(of_loss(f64::NAN, 1.0).is_nan() && of_loss(f64::NAN, f64::INFINITY) == 0.0);
+        assert_eq!([Some(4.0), Some(0.01), None].map(Bounds::widened), [1.0, 100.0, 1.0]);
     }
 }

@@ -39,10 +39,19 @@ impl Tensors {
 pub(super) struct UpdateDifference {
     /// The part that it belongs to.
     pub(super) part: Part,
-    /// The parameter's path.
+    /// The parameter's number and path.
+    index: usize,
     pub(super) path: String,
     /// How far apart the two changes are, relative to the engine's, beyond the spacing of the numbers.
     pub(super) relative: f64,
+}
+
+impl UpdateDifference {
+    /// How far this tensor's changes in two other states are apart.
+    pub(super) fn between(&self, before: &Tensors, one: &Tensors, other: &Tensors) -> f64 {
+        let of = |state: &Tensors| state.get(self.part, self.index).to_owned();
+        relative(&of(before), &of(one), &of(other))
+    }
 }
 
 /// Compares the change from `before` to a kept checkpoint with that from `before` to `after`, canonc's own. Returns the
@@ -64,7 +73,7 @@ pub(super) fn compare(
         };
         if worst.as_ref().is_none_or(is_worse) {
             let path = slots.get(index).map_or_else(String::new, |slot| slot.path.clone());
-            worst = Some(UpdateDifference { part, path, relative });
+            worst = Some(UpdateDifference { part, index, path, relative });
         }
         Ok(())
     })?;
@@ -81,8 +90,13 @@ fn relative(before: &[u8], ours: &[u8], theirs: &[u8]) -> f64 {
     };
     let (before, ours, theirs) = (values(before), values(ours), values(theirs));
     let norm = |squares: f64| libm::sqrt(squares);
-    let apart = norm(ours.iter().zip(&theirs).map(|(a, b)| (a - b) * (a - b)).sum());
-    let change = norm(before.iter().zip(&theirs).map(|(a, b)| (a - b) * (a - b)).sum());
+    // Where both have overflowed, they agree.
+    let square = |(a, b): (&f64, &f64)| match a.is_finite() || b.is_finite() {
+        true => (a - b) * (a - b),
+        false => 0.0,
+    };
+    let apart = norm(ours.iter().zip(&theirs).map(square).sum());
+    let change = norm(before.iter().zip(&theirs).map(square).sum());
     let size = norm(theirs.iter().map(|value| value * value).sum());
     let beyond = apart - SPACING * size;
     // Not a number counts as a difference.
@@ -118,5 +132,8 @@ mod tests {
         assert_eq!(relative(&before, &theirs, &before), f64::INFINITY);
         assert_eq!(relative(&[], &[], &[]), 0.0);
         assert!(relative(&before, &bytes(&[f32::NAN, 2.0]), &theirs).is_nan());
+        // Both have overflowed.
+        let [one, other] = [f32::INFINITY, f32::NAN].map(|value| bytes(&[value, 2.1]));
+        assert_eq!(relative(&before, &one, &other), 0.0);
     }
 }
