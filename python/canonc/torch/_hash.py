@@ -159,7 +159,7 @@ def memory(tensor: torch.Tensor) -> Any:
         return b""
     view = (ctypes.c_ubyte * size).from_address(tensor.data_ptr())
     # An address alone keeps no tensor alive.
-    view.owner = tensor  # type: ignore[attr-defined]
+    view.owner = tensor
     return memoryview(view).cast("B")
 
 

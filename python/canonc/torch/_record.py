@@ -233,12 +233,12 @@ class Recorder:
         if times.exists():
             kept = [line for line in _lines(times) if json.loads(line)["step"] <= step]
             _replace(times, "".join(line + "\n" for line in kept).encode())
-        kept = _checkpoints(self.folder)
-        for number, target in kept.items():
+        checkpoints = _checkpoints(self.folder)
+        for number, target in checkpoints.items():
             if number > step:
                 _remove(target)
         latest = self.folder / "checkpoints" / "latest"
-        if left := max((number for number in kept if number <= step), default=None):
+        if left := max((number for number in checkpoints if number <= step), default=None):
             _replace(latest, f"step-{left:010}\n".encode())
         else:
             latest.unlink(missing_ok=True)

@@ -88,16 +88,16 @@ fn relative(before: &[u8], ours: &[u8], theirs: &[u8]) -> f64 {
             |chunk: &[u8]| f64::from(f32::from_le_bytes(chunk.try_into().unwrap_or_default()));
         bytes.chunks_exact(4).map(value).collect()
     };
-    let (before, ours, theirs) = (values(before), values(ours), values(theirs));
-    let norm = |squares: f64| libm::sqrt(squares);
     // Where both have overflowed, they agree.
-    let square = |(a, b): (&f64, &f64)| match a.is_finite() || b.is_finite() {
-        true => (a - b) * (a - b),
-        false => 0.0,
-    };
-    let apart = norm(ours.iter().zip(&theirs).map(square).sum());
-    let change = norm(before.iter().zip(&theirs).map(square).sum());
-    let size = norm(theirs.iter().map(|value| value * value).sum());
+    let values = values(before).into_iter().zip(values(ours).into_iter().zip(values(theirs)));
+    let values = values.filter(|(_, (ours, theirs))| ours.is_finite() || theirs.is_finite());
+    let (mut apart, mut change, mut size) = (0.0, 0.0, 0.0);
+    for (before, (ours, theirs)) in values {
+        apart += (ours - theirs) * (ours - theirs);
+        change += (before - theirs) * (before - theirs);
+        size += theirs * theirs;
+    }
+    let [apart, change, size] = [apart, change, size].map(libm::sqrt);
     let beyond = apart - SPACING * size;
     // Not a number counts as a difference.
     if beyond <= 0.0 {
