@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use compiler::digest::Digest;
 use disk::{SMALL, read_text};
 use lab::experiment::Experiment;
-use lab::trainer::is_declared;
+use lab::trainer::{TrainerRecord, is_declared};
 use lab::verdict::Trainer;
 use records::attest::Attested;
 use records::finished;
-use records::run::{Paths, trained_elsewhere};
+use records::run::Paths;
 use records::verify::holds;
 
 use crate::fail::Failure;
@@ -25,38 +25,37 @@ type Id = (Digest, Digest, Digest);
 /// The finished runs of a folder and of the folders in it.
 #[derive(Debug, Default)]
 pub struct FinishedRuns {
-    by_lock: BTreeMap<Id, Vec<PathBuf>>,
+    /// The folder of each run, and who trained it.
+    by_lock: BTreeMap<Id, Vec<(PathBuf, Option<TrainerRecord>)>>,
     /// Whether a run passed the checks of `canonc verify`.
-    sound: Mutex<BTreeMap<PathBuf, bool>>,
+    sound: Arc<Mutex<BTreeMap<PathBuf, bool>>>,
 }
 
 impl FinishedRuns {
     /// Searches a folder: it holds runs, or the folders of comparisons that hold runs.
     pub fn under(root: &Path) -> FinishedRuns {
-        let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
+        let mut by_lock: BTreeMap<Id, Vec<(PathBuf, Option<TrainerRecord>)>> = BTreeMap::new();
         for folder in folders(root) {
             for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
-                if let Some(Attested { lock, eval, platform, .. }) = attestation(&Paths::new(&run))
-                {
-                    by_lock.entry((lock, eval, platform)).or_default().push(run);
-                }
+                let Some(attested) = attestation(&Paths::new(&run)) else { continue };
+                let Attested { lock, eval, platform, trainer, .. } = attested;
+                by_lock.entry((lock, eval, platform)).or_default().push((run, trainer));
             }
         }
         // canonc's own come first.
         for runs in by_lock.values_mut() {
-            runs.sort_by_key(|run| trained_elsewhere(&Paths::new(run)));
+            runs.sort_by_key(|(_, trainer)| trainer.is_some());
         }
-        FinishedRuns { by_lock, sound: Mutex::default() }
+        FinishedRuns { by_lock, sound: Arc::default() }
     }
 
     /// Those of the trainer that a comparison declares.
-    pub fn of_trainer(mut self, declared: Trainer) -> FinishedRuns {
-        let fits = |run: &PathBuf| {
-            let attested = attestation(&Paths::new(run));
-            attested.is_some_and(|attested| is_declared(declared, attested.trainer.as_ref()))
-        };
-        self.by_lock.values_mut().for_each(|runs| runs.retain(fits));
-        self
+    pub fn of_trainer(&self, declared: Trainer) -> FinishedRuns {
+        let mut by_lock = self.by_lock.clone();
+        for runs in by_lock.values_mut() {
+            runs.retain(|(_, trainer)| is_declared(declared, trainer.as_ref()));
+        }
+        FinishedRuns { by_lock, sound: self.sound.clone() }
     }
 
     /// The folder of a lock's run: the folder of the lock's name, or the folder of a finished run of the same lock.
@@ -81,12 +80,12 @@ impl FinishedRuns {
         let digests = experiment.digests;
         let id = (digests.train, digests.eval, digests.platform);
         let is_intact = |run: &&PathBuf| {
-            let paths = Paths::new(*run);
+            let paths = Paths::new(run);
             paths.lock().is_file()
                 && finished::read(&paths, experiment.into()).is_ok()
                 && self.is_sound(run)
         };
-        self.by_lock.get(&id)?.iter().find(is_intact).cloned()
+        self.by_lock.get(&id)?.iter().map(|(run, _)| run).find(is_intact).cloned()
     }
 
     /// Checks a run, once: nobody named its folder, so no other command has checked it.

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use dsl::quote::turns;
+
 /// Whether a character controls a terminal or changes the direction of text, rather than being text. Line feeds and
 /// tabs do not.
 pub fn disturbs(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || c.is_control() && !matches!(c, '\n' | '\t')
+    turns(c) || c.is_control() && !matches!(c, '\n' | '\t')
 }
 
 /// Text without characters that disturb a terminal.

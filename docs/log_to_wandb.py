@@ -9,7 +9,8 @@ RUN is a run's folder, such as runs/demo_llama, finished or not. Everything goes
 written to RUN. The run's id is the beginning of its lock's id. Every line of metrics.jsonl is logged under its step,
 once: DIR/wandb/canonc-ID.json says how many lines are logged, and the same command later logs the rest as a further
 part of the same run (`wandb sync --append` uploads that). --follow goes on until the run ends; Ctrl-C stops between
-two lines. Evaluations of a run that another engine trained, by `canonc record`, come after its steps. The lock's fields are the config, with `lock`, the digest that names the training.
+two lines. The lock's fields are the config, with `lock`, the digest that names the training. Of a run that another engine
+trained, the evaluations by `canonc record` are the summary.
 
 Nothing is checked here: `canonc verify RUN` does that. Seen to work with wandb 0.31.0.
 

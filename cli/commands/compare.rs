@@ -201,8 +201,9 @@ pub fn compare(
         out::check(out, kind)?;
     }
     // A run made for another comparison is reused.
+    let finished = FinishedRuns::under(&args.dir);
     for comparison in &locked {
-        let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
+        let finished = finished.of_trainer(comparison.trainer);
         let folder = out::named(&args.dir, &comparison.name, "")?;
         check(comparison, &folder, args.given(), &finished)?;
         if let Some(events) = &args.tensorboard {

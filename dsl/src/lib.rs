@@ -24,6 +24,7 @@
 #![warn(missing_docs)]
 
 pub mod limits;
+pub mod quote;
 mod size;
 mod number;
 mod span;
@@ -33,7 +34,6 @@ mod lex;
 mod parse;
 mod print;
 mod tokens;
-pub mod quote;
 mod xml;
 
 /// The description of the language, `LANGUAGE.md`.

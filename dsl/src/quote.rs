@@ -22,6 +22,11 @@ pub fn line(text: &str) -> String {
     text.chars().map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
+/// Whether a character changes the direction of the text after it (Unicode's bidirectional controls).
+pub fn turns(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// A line of a Python text in triple quotes. Three double quotes end such a text, and a backslash starts an escape.
 pub fn docstring(text: &str) -> String {
     line(text).replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"")

@@ -10,8 +10,9 @@ use std::fmt;
 
 use compiler::digest::Digest;
 use compiler::plan::{MEANS, Precision};
+use dsl::quote::turns;
 
-pub use of_lock::{is_declared, refusals};
+pub use of_lock::{is_declared, kernel_keys, refusals};
 
 use crate::experiment::Experiment;
 use crate::field::quote;
@@ -241,6 +242,7 @@ fn flatten(
         if !well_named {
             return Err(format!("`{key}` is not a key: letters, digits, `_`, `-` and `.`"));
         }
+        let is_control = |c: char| c.is_control() || turns(c);
         if matches!(&value, TrainerValue::Text(text) if text.chars().any(is_control)) {
             return Err(format!("`{key}` has a control character in its text"));
         }
@@ -258,12 +260,6 @@ fn flatten(
         }
     }
     Ok(())
-}
-
-/// Whether a character would change how the text around it is shown.
-fn is_control(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns
 }
 
 /// What a version begins with: `2.11` of `2.11.0`.

@@ -156,8 +156,13 @@ impl Cadence {
 
     /// Whether an evaluation is due after this step of a run with `last` steps.
     pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
-        step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
+        evaluates_after(self.evaluation, step, last)
     }
+}
+
+/// Whether a run with this many steps between evaluations, and `last` steps, has one after this step.
+pub fn evaluates_after(every: u64, step: u64, last: u64) -> bool {
+    step == last || (every > 0 && step.is_multiple_of(every))
 }
 
 /// Number of evaluations of a run with this many steps between them, and `last` steps: the last step has one, too.

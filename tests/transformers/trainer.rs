@@ -24,8 +24,8 @@ const AHEAD: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
 const EXPERTS: &str = "arch a { vocab 24  dim 16  norm_eps 1e-5  init lingua
   layers 2 of decoder { mixer attention { heads 2 } mlp moe { count 4, active 2, hidden 16 } } }";
 
-/// A lock of 12 steps in two micro-batches of four sequences.
-fn lock(dir: &Path, arch: &str, optimizer: &str, more: &str) {
+/// A recipe of 12 steps in two micro-batches of four sequences.
+fn recipe(dir: &Path, arch: &str, optimizer: &str, more: &str) {
     fs::write(dir.join("a.canon"), arch).unwrap();
     let recipe = format!(
         "arch = \"a.canon\"\ndata = {{ depo = {{ N = 6, K = 1, mini_vocab = 10, min_tlen = 1, max_tlen = 1 }}, \
@@ -36,12 +36,31 @@ fn lock(dir: &Path, arch: &str, optimizer: &str, more: &str) {
     );
     let seeds = if more.contains("[seeds]") { "" } else { "[seeds]\ninit = 1\ndata = 1\n" };
     fs::write(dir.join("t.toml"), recipe + seeds).unwrap();
+}
+
+/// Its lock, the run that canonc trains, and the folder in which PyTorch trains it.
+fn lock(dir: &Path, arch: &str, optimizer: &str, more: &str) {
+    recipe(dir, arch, optimizer, more);
     canonc(dir, &["build", "t.toml", "-q"]);
     if more.contains("[init]") {
         canonc(dir, &["bind", "lockfiles/t.lock", "-q"]);
     }
     canonc(dir, &["run", "--lock", "lockfiles/t.lock", "--dir", "ours", "-q"]);
+    export(dir);
+}
+
+fn export(dir: &Path) {
     canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
+}
+
+/// The plain lock with another value, exported.
+fn exported(dir: &Path, from: &str, to: &str) {
+    recipe(dir, DENSE, "", "");
+    let text = fs::read_to_string(dir.join("t.toml")).unwrap();
+    assert!(text.contains(from), "{from}");
+    fs::write(dir.join("t.toml"), text.replace(from, to)).unwrap();
+    canonc(dir, &["build", "t.toml", "-q"]);
+    export(dir);
 }
 
 /// Trains the exported folder into `out` on so many ranks; returns its messages.
@@ -173,12 +192,7 @@ fn a_stopped_run_goes_on_on_another_number_of_ranks() {
 fn a_signal_stops_all_ranks_with_a_state() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    lock(dir, DENSE, "", "");
-    let recipe = fs::read_to_string(dir.join("t.toml")).unwrap();
-    fs::write(dir.join("t.toml"), recipe.replace("steps = 12", "steps = 4000")).unwrap();
-    canonc(dir, &["build", "t.toml", "-q"]);
-    fs::remove_dir_all(dir.join("folder")).unwrap();
-    canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
+    exported(dir, "steps = 12", "steps = 4000");
     let mut child = trainer(dir, 2, "run", &[]).spawn().unwrap();
     let begun = || {
         fs::read_to_string(dir.join("run/metrics.jsonl"))
@@ -201,13 +215,7 @@ fn a_signal_stops_all_ranks_with_a_state() {
 fn a_diverged_run_is_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    lock(dir, DENSE, "", "");
-    let recipe = fs::read_to_string(dir.join("t.toml")).unwrap();
-    let recipe = recipe.replace("lr = 0.01", "lr = 1e30\nclip = \"none\"");
-    fs::write(dir.join("t.toml"), recipe).unwrap();
-    canonc(dir, &["build", "t.toml", "-q"]);
-    fs::remove_dir_all(dir.join("folder")).unwrap();
-    canonc(dir, &["export", "lockfiles/t.lock", "--to", "trainer", "--out", "folder"]);
+    exported(dir, "lr = 0.01", "lr = 1e30\nclip = \"none\"");
     let messages = train(dir, 1, "run", &[], 1);
     assert!(messages.contains("error: training diverged at step "), "{messages}");
     canonc(dir, &["record", "run"]);

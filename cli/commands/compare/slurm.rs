@@ -16,8 +16,9 @@ use crate::{interim_looks, out, output};
 /// Prints a script whose machines do the missing runs of these comparisons.
 pub(super) fn array(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome {
     let (mut missing, mut gpu, mut threads) = (0, false, None);
+    let finished = FinishedRuns::under(&args.dir);
     for comparison in comparisons {
-        let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
+        let finished = finished.of_trainer(comparison.trainer);
         let folder = out::named(&args.dir, &comparison.name, "")?;
         let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         for run in due {

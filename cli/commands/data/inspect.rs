@@ -7,6 +7,7 @@ use data::batch::Batch;
 use data::inspect::inspect as inspect_sample;
 use data::text::tokenizer::{Info, Kind, MarkNames, Tokenizer};
 use data::text::{BOS, EOS};
+use dsl::quote::turns;
 use lab::experiment::{DataSource, Experiment, Tokenizer as Locked};
 use tasks::task::{self, Definition};
 
@@ -187,9 +188,7 @@ fn visible(c: char) -> char {
         '\n' | '\t' => c,
         '\u{7f}' => '\u{2421}',
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
-        c if c.is_control() => '\u{fffd}',
-        // Characters that change the direction of the following text.
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if c.is_control() || turns(c) => '\u{fffd}',
         c => c,
     }
 }

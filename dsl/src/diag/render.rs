@@ -10,6 +10,7 @@ use codespan_reporting::files::{Error, Files};
 use codespan_reporting::term::{self, Chars, Config, Styles, StylesWriter, termcolor};
 
 use crate::diag::{Diagnostic, Severity};
+use crate::quote::turns;
 use crate::{FileId, Sources, Span};
 
 /// Characters shown of a source line.
@@ -76,9 +77,7 @@ fn harmless(text: &str) -> String {
 }
 
 fn visible(c: char) -> char {
-    let turns =
-        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if turns || c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
+    if turns(c) || c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
 /// The source lines that a diagnostic shows, each cut to a window around its marks.

@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::foreign::{self, Foreign};
 use cli::fail::{Exit, Failure, Outcome, shown};
+use cli::inputs::GivenPaths;
 use cli::options::{PromptArgs, within};
 use cli::workspace::{self, Target, refuse};
 use cli::{archs, comparison_folder, initial_weights, out, output};
@@ -279,15 +280,13 @@ fn comparison(source: &Path) -> Result<Option<Comparison>, Failure> {
 fn runs_of(args: &ExportArgs, comparison: &Comparison, folder: &Path) -> Outcome {
     let files = RefCell::new(Vec::new());
     let runs = comparison.runs();
-    let begins = |run: &&&ComparisonRun| initial_weights::begins_from_some(&run.experiment);
+    let given = GivenPaths { data: None, weights: args.weights.as_deref() };
     // Arms that draw their weights have no use for the others'.
-    if let (Some(run), None) = (runs.first(), runs.iter().find(begins)) {
-        initial_weights::refuse_unused(&run.experiment, args.weights.as_deref())?;
+    let of_run = |run: &&ComparisonRun| given.of(&run.experiment).weights;
+    if let (Some(run), None) = (runs.first(), runs.iter().find_map(of_run)) {
+        initial_weights::refuse_unused(&run.experiment, given.weights)?;
     }
-    let initial = runs.iter().map(|run| match begins(&run) {
-        true => initial_weights::named(&run.experiment, args.weights.as_deref()),
-        false => Ok(None),
-    });
+    let initial = runs.iter().map(|run| initial_weights::named(&run.experiment, of_run(run)));
     let initial = initial.collect::<Result<Vec<_>, Failure>>()?;
     write_folder(folder, &|parent| {
         for (run, initial) in runs.iter().zip(&initial) {

@@ -1,5 +1,6 @@
 //! Whether a run with a trainer record can be one of a lock, and one that a comparison declares.
 
+use compiler::graph::Graph;
 use compiler::plan::{Precision, UpdateRule};
 
 use super::{ADAMW, CANONC, TrainerRecord, TrainerValue};
@@ -9,6 +10,9 @@ use crate::verdict::Trainer;
 /// The class with canonc's formula of Muon.
 const MUON: &str = "canonc.torch.Muon";
 
+/// What the keys of kernels begin with.
+const PREFIX: &str = "kernels.";
+
 /// The functions whose kernels a record names, and the primitives that call them.
 const KERNELS: [(&str, &[&str]); 5] = [
     ("kernels.attention", &["attention"]),
@@ -17,6 +21,12 @@ const KERNELS: [(&str, &[&str]); 5] = [
     ("kernels.gla_scan", &["gla_scan"]),
     ("kernels.ssd_scan", &["ssd_scan"]),
 ];
+
+/// The keys that name kernels in the record of a run of this arch.
+pub fn kernel_keys(graph: &Graph) -> Vec<&'static str> {
+    let calls = |primitives: &[&str]| primitives.iter().any(|name| graph.calls(name));
+    KERNELS.iter().filter(|(_, primitives)| calls(primitives)).map(|(key, _)| *key).collect()
+}
 
 /// Why a run with this record is not a run of the lock; empty if it can be one.
 ///
@@ -81,18 +91,14 @@ fn unwanted(record: &TrainerRecord, key: &str) -> Option<String> {
 
 /// Kernels that are missing, and those of what the arch does not have.
 fn kernels(record: &TrainerRecord, experiment: &Experiment) -> Vec<Option<String>> {
-    let graph = &experiment.arch.compiled.graph;
-    let is_there = |key: &str| {
-        let row = KERNELS.iter().find(|(known, _)| *known == key);
-        row.is_some_and(|(_, primitives)| primitives.iter().any(|name| graph.calls(name)))
-    };
-    let missing = KERNELS.iter().filter(|(key, _)| is_there(key) && record.text(key).is_none());
-    let missing = missing.map(|(key, _)| {
-        Some(format!("trainer.toml does not say what computed {}: `{key}` is needed", &key[8..]))
+    let keys = kernel_keys(&experiment.arch.compiled.graph);
+    let missing = keys.iter().filter(|key| record.text(key).is_none()).map(|key| {
+        let function = key.trim_start_matches(PREFIX);
+        Some(format!("trainer.toml does not say what computed {function}: `{key}` is needed"))
     });
-    let written = record.fields.keys().filter(|key| key.starts_with("kernels."));
-    let other = written.filter(|key| !is_there(key)).map(|key| unwanted(record, key));
-    missing.chain(other).collect()
+    let written = record.fields.keys().filter(|key| key.starts_with(PREFIX));
+    let other = written.filter(|key| !keys.contains(&key.as_str()));
+    missing.chain(other.map(|key| unwanted(record, key))).collect()
 }
 
 /// Whether a run of this trainer is one that a comparison with this declaration accepts.

@@ -5,6 +5,7 @@ use dsl::Problem;
 use super::{Expected, check_digests, divergence, mismatch, of_suites};
 use crate::attest::ExternalAttestation;
 use crate::external::ExternalRun;
+use crate::job::evaluates_after;
 use crate::metrics::Record;
 use crate::run::Paths;
 
@@ -48,8 +49,7 @@ pub(crate) fn order(expected: Expected<'_>, run: &ExternalRun) -> Result<u64, St
     let mut before = 0;
     for one in &run.measured {
         let step = one.evaluation.step;
-        let due = step == run.last() || every > 0 && step.is_multiple_of(every);
-        if step <= before || step > run.last() || !due {
+        if step <= before || step > run.last() || !evaluates_after(every, step, run.last()) {
             return Err(format!(
                 "evaluations.jsonl has an evaluation after step {step}, which is out of order or not the lock's"
             ));

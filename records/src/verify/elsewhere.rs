@@ -13,6 +13,7 @@ use crate::attest::ExternalAttestation;
 use crate::checkpoint::{self, Manifest};
 use crate::external::ExternalRun;
 use crate::finished;
+use crate::job::evaluates_after;
 use crate::metrics::Resumed;
 use crate::run::Paths;
 
@@ -188,11 +189,12 @@ fn check_all_measured(
     names: &[String],
     report: &mut VerifyReport,
 ) {
-    let (last, every) = (run.last(), experiment.evaluation.every);
     let diverged = finished::end_elsewhere(experiment.into(), run).ok().flatten();
-    let due = |step: &u64| *step == last || every > 0 && step.is_multiple_of(every);
-    let steps = (1..=last).filter(due).filter(|step| Some(*step) != diverged);
-    for step in steps.filter(|step| names.contains(&checkpoint::name_of(*step))) {
+    let due = |step: &u64| {
+        evaluates_after(experiment.evaluation.every, *step, run.last()) && Some(*step) != diverged
+    };
+    let kept = names.iter().filter_map(|name| checkpoint::step_of(name));
+    for step in kept.filter(|step| (1..=run.last()).contains(step)).filter(due) {
         if !run.measured.iter().any(|one| one.evaluation.step == step) {
             report.broken(format!(
                 "evaluations.jsonl has none after step {step}, whose checkpoint is kept and where the lock has one"

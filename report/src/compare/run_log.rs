@@ -6,9 +6,9 @@ use std::path::Path;
 use disk::json_lines;
 use dsl::Problem;
 use lab::experiment::Experiment;
-use lab::trainer::{Setting, TrainerRecord};
+use lab::trainer::Setting;
 use records::attest::Attested;
-use records::external::{ExternalRun, trainer_of};
+use records::external::ExternalRun;
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
 use records::run::Paths;
@@ -27,10 +27,11 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, Problem> {
     (curves.windows, curves.samples) =
         (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
     curves.setting = Setting::of(&[experiment], false);
-    curves.trainer = trainer_of(&paths)?;
     curves.diverged = attestation.diverged;
-    if let Some(trainer) = &attestation.trainer {
-        curves.read_times_elsewhere(&paths, trainer, experiment.budget.steps);
+    if attestation.trainer.is_some() {
+        let run = ExternalRun::read(&paths)?;
+        curves.trainer = Some(run.trainer_throughout());
+        curves.read_times_elsewhere(&paths, &run, experiment.budget.steps);
         return Ok(curves);
     }
     let run = TimedRun {
@@ -76,9 +77,9 @@ impl Curves {
     }
 
     /// The step times of another engine's run. They are compared only with times of an equal record.
-    fn read_times_elsewhere(&mut self, paths: &Paths, trainer: &TrainerRecord, last: u64) {
+    fn read_times_elsewhere(&mut self, paths: &Paths, run: &ExternalRun, last: u64) {
         let Ok(text) = disk::read_text(&paths.timings(), disk::TEXT) else { return };
-        if ExternalRun::read(paths).is_ok_and(|run| !run.log.resumed.is_empty()) {
+        if !run.log.resumed.is_empty() {
             let folder = paths.folder.display();
             self.untimed = Some(format!(
                 "{folder}: it was continued on another machine or another number of ranks"
@@ -90,7 +91,7 @@ impl Curves {
                 seconds.sort_by(f64::total_cmp);
                 self.step_seconds = seconds.get(seconds.len() / 2).copied();
                 self.timed_steps = Some(seconds.len() as u64);
-                self.timed_on = Some(trainer.timed_with());
+                self.timed_on = Some(run.trainer.timed_with());
             }
             Err(error) => {
                 let folder = paths.folder.display();

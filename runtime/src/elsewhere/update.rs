@@ -49,8 +49,9 @@ pub(super) struct UpdateDifference {
 impl UpdateDifference {
     /// How far this tensor's changes in two other states are apart.
     pub(super) fn between(&self, before: &Tensors, one: &Tensors, other: &Tensors) -> f64 {
-        let of = |state: &Tensors| state.get(self.part, self.index).to_owned();
-        relative(&of(before), &of(one), &of(other))
+        let [before, one, other] =
+            [before, one, other].map(|state| state.get(self.part, self.index));
+        relative(before, one, other)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use compiler::digest::Digest;
 use compiler::plan::{ParamUpdate, Precision, UpdateRule};
 use lab::lock::{self, Lock};
+use lab::trainer::kernel_keys;
 
 /// A trainer record of PyTorch for a lock, given as text.
 pub fn trainer(lock: &str) -> String {
@@ -15,20 +16,15 @@ pub fn trainer(lock: &str) -> String {
     };
     let graph = &experiment.arch.compiled.graph;
     let precision = if experiment.precision == Precision::Bf16 { "bf16" } else { "f32" };
-    let mut lines: Vec<&str> = Vec::new();
-    for (line, primitives) in [
-        ("kernels.attention = \"sdpa\"\n", ["attention", "attention"]),
-        ("kernels.causal_conv = \"generated\"\n", ["canon", "short_conv"]),
-        ("kernels.delta_scan = \"generated\"\n", ["delta_scan", "delta_scan"]),
-        ("kernels.gla_scan = \"generated\"\n", ["gla_scan", "gla_scan"]),
-        ("kernels.ssd_scan = \"generated\"\n", ["ssd_scan", "ssd_scan"]),
-    ] {
-        lines.extend(primitives.iter().any(|name| graph.calls(name)).then_some(line));
-    }
-    lines.extend(experiment.dropout.map(|_| "loss.dropout = \"canonc\"\n"));
+    let kernel = |key| match key {
+        "kernels.attention" => "kernels.attention = \"sdpa\"\n".to_owned(),
+        key => format!("{key} = \"generated\"\n"),
+    };
+    let mut lines: Vec<String> = kernel_keys(graph).into_iter().map(kernel).collect();
+    lines.extend(experiment.dropout.map(|_| "loss.dropout = \"canonc\"\n".to_owned()));
     let muon = |update: &ParamUpdate| matches!(update.rule, UpdateRule::Muon(_));
     let muon = experiment.updates.iter().any(muon);
-    lines.extend(muon.then_some("optimizer.muon = \"canonc.torch.Muon\"\n"));
+    lines.extend(muon.then(|| "optimizer.muon = \"canonc.torch.Muon\"\n".to_owned()));
     format!(
         r#"version = 1
 compile = "none"
