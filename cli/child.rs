@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 
 use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
-use crate::signals::{ignores_hangup, stop_on_signals};
+use crate::signals::{self, ignores_hangup, stop_on_signals};
 
 /// Runs commands one after another and prints each as one would type it; `again` is the command that resumes them.
 pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
@@ -79,7 +79,11 @@ fn wait(command: &mut Command, name: Option<&str>) -> std::io::Result<ExitStatus
     if name.is_some() {
         command.stderr(Stdio::piped());
     }
-    let mut child = command.spawn()?;
+    // Until it listens, so that a signal never ends it without a checkpoint.
+    signals::hold();
+    let spawned = command.spawn();
+    signals::release();
+    let mut child = spawned?;
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let forward = std::thread::spawn(move || {
         for _ in signals.forever() {

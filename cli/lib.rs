@@ -63,6 +63,7 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// Runs the command that this process was started with, and returns its exit code; everything is written by then.
 pub fn main(program: Program) -> u8 {
+    signals::hold();
     let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
     match thread.spawn(move || start(&program)) {
         // The panic hook has shown the panic; 101 is Rust's exit code for one.
@@ -89,6 +90,9 @@ fn start(program: &Program) -> u8 {
         Ok((options, matches)) => {
             output::set_colour(options.color);
             output::set_loudness(options.quiet, options.verbose);
+            if matches.subcommand_name() != Some(signals::HELD_BY) {
+                signals::release();
+            }
             match program.find(&matches) {
                 Ok((run, arguments)) => run(program, arguments),
                 Err(word) => Err(usage::unknown_command(program, word)),

@@ -8,24 +8,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use nix::sys::signal::{SigSet, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::flag::{register, register_conditional_shutdown};
 
 use crate::fail::Failure;
+
+/// The command whose stops are agreed from its first instant: a signal before it can listen waits until it does.
+pub(crate) const HELD_BY: &str = "run";
+
+fn held() -> SigSet {
+    SigSet::from_iter([
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ])
+}
+
+/// Lets signals to this thread, and to the programs and threads that it starts, wait until [`release`].
+pub fn hold() {
+    // It fails only for a mask that does not exist.
+    let _ = held().thread_block();
+}
+
+/// Delivers the signals that wait, and later ones.
+pub fn release() {
+    let _ = held().thread_unblock();
+}
 
 /// Exit code after a second Ctrl-C, as a shell would report it.
 const INTERRUPTED_TWICE: i32 = 130;
 
 /// The flag is set by the first SIGINT, SIGTERM, SIGHUP, SIGUSR1 or SIGUSR2; a second SIGINT or SIGTERM ends the process.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = stop_on_most_signals()?;
+    let stop = stop_on_most()?;
     register(SIGUSR2, stop.clone()).map_err(cannot)?;
+    release();
     Ok(stop)
 }
 
 /// The same, but SIGUSR2 does nothing: Slurm sends it to a job's every process, and the reader of a pipe decides when it
 /// has read enough.
 pub fn stop_on_most_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = stop_on_most()?;
+    release();
+    Ok(stop)
+}
+
+fn stop_on_most() -> Result<Arc<AtomicBool>, Failure> {
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
         // The order matters: at the first signal the flag is still false, and is set afterwards.

@@ -12,16 +12,16 @@ env="${CARGO_TARGET_DIR:-$PWD/target}/wheel-env"
 digest() { sha256sum "$@" | sha256sum | cut -c1-16; }
 installed() { # FILE MARK
   [ -e "$2" ] && return
-  "$env/bin/python" -m pip install --quiet --disable-pip-version-check -r "$1" >&2
+  "$env/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r "$1" >&2
   touch "$2"
 }
-build="$env/build-$(digest python/requirements-build.txt)"
+build="$env/build-$(digest python/requirements-build.locked.txt)"
 if [ ! -e "$build" ]; then
   rm -rf "$env"
   python3 -m venv "$env" >&2
 fi
-installed python/requirements-build.txt "$build"
+installed python/requirements-build.locked.txt "$build"
 if [ "${1:-}" = test ]; then
-  installed python/requirements.txt "$env/test-$(digest python/requirements.txt)"
+  installed python/requirements.locked.txt "$env/test-$(digest python/requirements.locked.txt)"
 fi
 echo "$env"

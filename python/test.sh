@@ -15,15 +15,15 @@ bare="$target/wheel-test/bare" full="$target/wheel-test/full"
 rm -rf "$bare"
 python3 -m venv "$bare"
 pip "$bare" "$wheel"
-mapfile -t torch < <(sed -n 's/^\([a-z][^ ]*==[^ ]*\) .*/\1/p' runtime/libtorch.txt)
-mark="$full/installed-$(printf '%s\n' "${torch[@]}" | sha256sum | cut -c1-16)"
+torch=python/requirements-torch.locked.txt
+mark="$full/installed-$(sha256sum "$torch" | cut -c1-16)"
 if [ ! -e "$mark" ]; then
   rm -rf "$full"
   python3 -m venv "$full"
-  TMPDIR="$full" pip "$full" --no-deps "${torch[@]}"
+  TMPDIR="$full" pip "$full" --no-deps --require-hashes -r "$torch"
   touch "$mark"
 fi
-pip "$full" $(grep -E '^(numpy|pandas|safetensors)==' python/requirements.txt)
+pip "$full" --require-hashes -r python/requirements-module.locked.txt
 pip "$full" --force-reinstall --no-deps "$wheel"
 # Types, of the package as installed (a copy: a checker pointed at an environment checks all of it), and of the tests.
 types="$target/wheel-test/types"

@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use cli::commands::run::RunArgs;
 use cli::fail::{Exit, Failure, Outcome};
 use cli::ranks::enough_micro_batches;
-use cli::signals::ignores_hangup;
+use cli::signals::{self, ignores_hangup};
 use cli::{child, output};
 
 /// How long the other processes may take to end after rank 0, unless three times the timeout is shorter.
@@ -145,6 +145,8 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>, timeout: u64) -> Outcome {
     // Without this folder, the ranks only wait longer for one that was killed.
     let killed = tempfile::tempdir().ok();
     let mut children = Children(Vec::new());
+    // A rank that a signal ends before it listens would leave the others to wait for it.
+    signals::hold();
     for rank in 0..ranks {
         let mut command = Command::new(&program);
         command.args(std::env::args_os().skip(1)).envs([
@@ -171,6 +173,7 @@ pub(crate) fn start(ranks: u32, threads: Option<u32>, timeout: u64) -> Outcome {
         children.0.first().and_then(|child| Pid::from_raw(i32::try_from(child.id()).ok()?));
     let handle = signals.handle();
     let forward = std::thread::spawn(move || {
+        signals::release();
         for _ in signals.forever() {
             // Rank 0 tells the others. It may have ended meanwhile.
             let _ = leader.map(|leader| kill_process(leader, Signal::USR1));

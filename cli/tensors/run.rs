@@ -58,6 +58,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         return ranks::start(ranks, experiment.platform.threads, args.rank_timeout);
     }
     start_again(&experiment)?;
+    let stop = stop_on_signals()?;
+    stop_in_time(&stop, args.stop_after);
     let folder = folder(args, &path, &experiment)?;
     let leads = launch.as_ref().is_none_or(|launch| launch.rank == 0);
     if leads && let Some(warning) = changed(&path, locked) {
@@ -77,8 +79,6 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         None => Faults::none(),
         Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
     };
-    let stop = stop_on_signals()?;
-    stop_in_time(&stop, args.stop_after);
     let joined = match (others.arrived, &launch) {
         (Some(arrived), Some(launch)) => Some(ranks::join(arrived, launch, args, &experiment)?),
         (_, _) => None,

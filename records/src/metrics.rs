@@ -234,12 +234,16 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
 /// Reads a log whose chain has this tag.
 fn read_lines(path: &Path, tag: &str) -> Result<Read, Problem> {
     let mut read = Read::default();
-    let mut number = 0;
+    let (mut number, mut lost) = (0, false);
     let lines_read = disk::each_line(path, |line| {
-        // Only the last line may be incomplete.
+        if lost {
+            return Ok(());
+        }
+        // Only the last line may be incomplete, unless a power cut left zeros: what follows them is lost, too.
         if read.torn.is_some() {
             return Err(altered(path, number - 1, "it is not a metrics line"));
         }
+        lost = line.contains(&0);
         let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
         let parts = text.and_then(|text| Some((text, without_chain(text)?)));
         match parts {

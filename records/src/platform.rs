@@ -12,7 +12,7 @@ use std::fmt;
 pub use memory::{
     MemoryLimit, memory_limit, page_faults_of, peak_memory, peak_memory_of, resident_memory,
 };
-pub use variables::{Effect, effect};
+pub use variables::{Effect, UNRECORDED, effect};
 
 /// The instruction sets that ATen can be limited to. They give different results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,7 +148,7 @@ pub struct Host {
     pub memory_bytes: u64,
     /// The best instruction set of the CPU, even if libtorch uses less.
     pub cpu_capability: CpuCapability,
-    /// The relevant environment variables that are set.
+    /// The environment variables that results may depend on, with what may be published of their values.
     pub env: BTreeMap<String, String>,
 }
 
@@ -162,9 +162,11 @@ pub fn observe_host() -> Host {
         memory_bytes: kibibytes(&field(&read("/proc/meminfo"), "MemTotal")),
         cpu_capability: best_capability(),
         env: std::env::vars_os()
-            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| variables::effect(name) != variables::Effect::None)
-            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+            .filter_map(|(name, value)| {
+                let name = name.into_string().ok()?;
+                let value = variables::recorded(&name, &value.to_string_lossy())?;
+                Some((name, value))
+            })
             .collect(),
     }
 }

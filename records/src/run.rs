@@ -197,24 +197,9 @@ impl RunFolder {
     }
 }
 
-/// Adds a line to a log that is not evidence. A line torn by the end of a process stays on a line of its own.
+/// Adds a line to a log that is not evidence.
 pub fn append_line(path: &Path, line: &str) -> Result<(), Problem> {
-    let append = || {
-        let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
-        let mut text = String::new();
-        if file.seek(io::SeekFrom::End(0))? > 0 {
-            let mut last = [0];
-            file.seek(io::SeekFrom::End(-1))?;
-            file.read_exact(&mut last)?;
-            if last != *b"\n" {
-                text.push('\n');
-            }
-        }
-        text.push_str(line);
-        text.push('\n');
-        file.write_all(text.as_bytes())
-    };
-    append().map_err(|error| cannot_write(path, &error))
+    Watched::default().append(path, line, false)
 }
 
 /// A run writes only to files in its own folder; a link there would lead to another one.
@@ -366,13 +351,14 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_event_stays_alone() {
+    fn what_a_kill_or_a_power_cut_left_of_a_line_is_cut() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("events.jsonl");
-        append_line(&path, "one").unwrap();
-        fs::write(&path, "one\ntw").unwrap();
-        append_line(&path, "three").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntw\nthree\n");
+        for left in ["tw", "\0\0\0", "\0\0\n", "t\0\0\nthree\n", "\0\0\nthree\nfo"] {
+            fs::write(&path, format!("one\n{left}")).unwrap();
+            append_line(&path, "two").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n", "{left:?}");
+        }
     }
 
     #[test]

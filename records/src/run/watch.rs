@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use dsl::Problem;
@@ -21,8 +21,6 @@ struct WatchedLog {
     file: File,
     content: blake3::Hasher,
     bytes: u64,
-    /// Whether the last line lacks its end, since a process ended in it.
-    torn: bool,
 }
 
 impl Watched {
@@ -35,22 +33,20 @@ impl Watched {
         Ok(())
     }
 
-    /// Adds a line. A line torn by the end of a process stays on a line of its own.
+    /// Adds a line.
     pub(super) fn append(&mut self, path: &Path, line: &str, synced: bool) -> Result<(), Problem> {
         if !self.logs.contains_key(path) {
             self.open(path)?;
         }
         let Some(log) = self.logs.get_mut(path) else { return Ok(()) };
         log.check(path)?;
-        let before = if log.torn { "\n" } else { "" };
-        let text = format!("{before}{line}\n");
+        let text = format!("{line}\n");
         log.file
             .write_all(text.as_bytes())
             .and_then(|()| if synced { log.file.sync_all() } else { Ok(()) })
             .map_err(|error| cannot_write(path, &error))?;
         log.content.update(text.as_bytes());
         log.bytes += text.len() as u64;
-        log.torn = false;
         Ok(())
     }
 
@@ -72,19 +68,37 @@ impl Watched {
     }
 }
 
+/// No line of these logs is as long.
+const LONGEST: u64 = 64 << 20;
+
+/// Whether a line of a log was written whole. A power cut can leave zeros in the place of what was not on the disk yet.
+pub(crate) fn is_whole(line: &[u8]) -> bool {
+    line.ends_with(b"\n") && !line.contains(&0)
+}
+
 impl WatchedLog {
+    /// Opens a log and cuts it where a process or the machine ended while it was written: at a last line without its end,
+    /// or at zeros in the place of lines that a power cut took, with all that follows them.
     fn open(path: &Path) -> io::Result<WatchedLog> {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
-        let (mut content, mut bytes, mut torn) = (blake3::Hasher::new(), 0, false);
-        let mut block = vec![0; 1 << 16];
-        loop {
-            let length = file.read(&mut block)?;
-            let Some(read) = block.get(..length).filter(|read| !read.is_empty()) else { break };
-            content.update(read);
-            bytes += length as u64;
-            torn = read.last() != Some(&b'\n');
+        let mut lines = BufReader::new(&mut file);
+        let (mut content, mut bytes, mut line) = (blake3::Hasher::new(), 0, Vec::new());
+        let is_cut = loop {
+            line.clear();
+            if lines.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
+                break false;
+            }
+            if !is_whole(&line) {
+                break true;
+            }
+            content.update(&line);
+            bytes += line.len() as u64;
+        };
+        if is_cut {
+            file.set_len(bytes)?;
+            file.sync_all()?;
         }
-        Ok(WatchedLog { file, content, bytes, torn })
+        Ok(WatchedLog { file, content, bytes })
     }
 
     fn check(&self, path: &Path) -> Result<(), Problem> {

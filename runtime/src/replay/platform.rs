@@ -145,7 +145,7 @@ fn deciding(
     names
         .into_iter()
         .map(|name| (name.clone(), fact(one, name), fact(other, name)))
-        .filter(|(_, one, other)| one != other)
+        .filter(|(_, one, other)| one != other || one == platform::UNRECORDED)
         .collect()
 }
 
