@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
-/// Most bytes or elements of one result.
-pub(crate) const LARGEST: usize = 16 << 20;
+/// Most bytes of one result.
+pub(crate) const LARGEST: usize = 8 << 20;
 
 /// Entries of a dictionary as they come: of two equal keys the last value counts, in the first one's place.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use crate::value::{Loop, Value};
 use crate::{Environment, Undefined, methods, tests};
 
 /// Most steps of one template, and most bytes and elements that it makes.
-const STEPS: usize = 5_000_000;
-const ALLOCATED: usize = 256 << 20;
+const STEPS: usize = 2_000_000;
+const ALLOCATED: usize = 96 << 20;
 
 /// Deepest nesting of a value.
 const NESTED: usize = 128;
@@ -54,6 +54,18 @@ impl Scope {
 
     fn set(&self, name: &str, value: Value) {
         self.variables.borrow_mut().insert(name.to_owned(), value);
+    }
+}
+
+fn length(value: &Value) -> usize {
+    value.len().unwrap_or(0)
+}
+
+/// Steps that a function takes which goes through a value once.
+fn cost(value: &Value) -> usize {
+    match value {
+        Value::Str(_) | Value::Markup(_) => length(value) / 16,
+        _ => length(value),
     }
 }
 
@@ -724,7 +736,11 @@ impl<'a> Rendering<'a> {
                 items.iter().try_for_each(|item| self.used(item))?;
             }
         }
-        self.spend(arguments.value().len().unwrap_or(0) / 16)?;
+        self.spend(match name {
+            // It looks each character up.
+            "wordcount" => length(arguments.value()),
+            _ => cost(arguments.value()),
+        })?;
         let added = self.environment.filters.iter().find(|(other, _)| *other == name);
         if let Some((_, function)) = added {
             return self.make(function(arguments)?);
@@ -781,7 +797,7 @@ impl<'a> Rendering<'a> {
                 (Value::Loop(state), name) => loop_method(state, name, arguments),
                 (value, name) => {
                     arguments.positional.iter().try_for_each(|argument| self.all_used(argument))?;
-                    self.spend(value.len().unwrap_or(0) / 64)?;
+                    self.spend(2 * cost(value))?;
                     methods::call(value, name, arguments)
                 }
             },
@@ -797,6 +813,9 @@ impl<'a> Rendering<'a> {
         if let Some((_, function)) = added {
             return function(arguments);
         }
+        let given =
+            arguments.positional.iter().chain(arguments.keywords.iter().map(|(_, value)| value));
+        self.spend(given.map(cost).sum())?;
         match name {
             "range" => range(arguments),
             "dict" | "namespace" => {

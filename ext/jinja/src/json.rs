@@ -143,7 +143,8 @@ pub(crate) fn dumps(value: &Value, style: &Style) -> Result<String, String> {
 const DEPTH: usize = 256;
 
 fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), String> {
-    if out.len() > crate::entries::LARGEST {
+    let indent = style.indent.as_ref().map_or(0, |indent| indent.len() * (depth + 1));
+    if out.len() + indent > crate::entries::LARGEST {
         return Err("tojson writes more than it may".to_owned());
     }
     if depth > DEPTH {

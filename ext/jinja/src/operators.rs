@@ -18,11 +18,15 @@ fn unsupported(operator: &str, left: &Value, right: &Value) -> String {
     }
 }
 
-fn bounded(length: usize) -> Result<(), String> {
-    match length <= LARGEST {
+fn bounded(size: usize) -> Result<(), String> {
+    match size <= LARGEST {
         true => Ok(()),
-        false => Err(format!("a value of {length} bytes or elements; the limit is {LARGEST}")),
+        false => Err(format!("a value of {size} bytes; the limit is {LARGEST}")),
     }
+}
+
+fn bounded_items(count: usize) -> Result<(), String> {
+    bounded(count.saturating_mul(size_of::<Value>()))
 }
 
 pub(crate) fn add(left: &Value, right: &Value) -> Result<Value, String> {
@@ -32,11 +36,11 @@ pub(crate) fn add(left: &Value, right: &Value) -> Result<Value, String> {
             Ok(Value::from([&**a, &**b].concat()))
         }
         (Value::List(a), Value::List(b)) => {
-            bounded(a.len() + b.len())?;
+            bounded_items(a.len() + b.len())?;
             Ok(Value::from([&a[..], &b[..]].concat()))
         }
         (Value::Tuple(a), Value::Tuple(b)) => {
-            bounded(a.len() + b.len())?;
+            bounded_items(a.len() + b.len())?;
             Ok(Value::tuple([&a[..], &b[..]].concat()))
         }
         (Value::Str(_), other) if !other.is_undefined() => {
@@ -78,11 +82,11 @@ pub(crate) fn multiply(left: &Value, right: &Value) -> Result<Value, String> {
                 return Ok(Value::from(text.repeat(times)));
             }
             Value::List(items) => {
-                bounded(size(items.len()))?;
+                bounded_items(size(items.len()))?;
                 return Ok(Value::from(repeated(items, times)));
             }
             Value::Tuple(items) => {
-                bounded(size(items.len()))?;
+                bounded_items(size(items.len()))?;
                 return Ok(Value::tuple(repeated(items, times)));
             }
             _ => {}

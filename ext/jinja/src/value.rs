@@ -92,6 +92,9 @@ impl Measure {
     }
 }
 
+/// Most bytes of a text that is taken apart.
+const CHARACTERS: usize = 1 << 20;
+
 /// The state of a loop.
 #[derive(Debug)]
 pub struct Loop {
@@ -319,6 +322,13 @@ impl Value {
         match self {
             Value::Undefined(_) => Ok(Vec::new()),
             Value::Str(text) | Value::Markup(text) => {
+                // Each is a value of its own.
+                if text.len() > CHARACTERS {
+                    return Err(format!(
+                        "a text of {} bytes, character by character; the limit is {CHARACTERS}",
+                        text.len()
+                    ));
+                }
                 Ok(text.chars().map(|c| Value::from(c.encode_utf8(&mut [0; 4]) as &str)).collect())
             }
             Value::List(items) | Value::Tuple(items) | Value::View(_, items) => Ok(items.to_vec()),

@@ -10,7 +10,7 @@ use interop::text_files::{GENERATION, TEMPLATE, TOKENIZER, TOKENIZER_CONFIG, Tex
 use lab::experiment::DataSource;
 use records::run::Paths;
 use serde_json::Value;
-use serve::model::Special;
+use serve::model::{Special, Specials};
 
 use crate::prompts::Prompts;
 use cli::archs::{self, NamedArch};
@@ -101,7 +101,7 @@ impl Asked<'_> {
             (Ok(prompts), _) => {
                 let specials = match given {
                     Some(path) if prompts.is_hugging_face() => specials(path)?,
-                    Some(_) | None => Vec::new(),
+                    Some(_) | None => Specials::default(),
                 };
                 Ok(Ok(prompts.with_specials(specials)))
             }
@@ -270,7 +270,7 @@ fn json(path: &Path) -> Result<Option<Value>, Failure> {
 }
 
 /// The special tokens of a `tokenizer.json`.
-fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
+fn specials(path: &Path) -> Result<Specials, Failure> {
     let file = tokenizer::bytes_of(path)?;
     let root: Value = serde_json::from_slice(&file).unwrap_or_default();
     let added = root.get("added_tokens").and_then(Value::as_array).into_iter().flatten();
@@ -280,7 +280,8 @@ fn specials(path: &Path) -> Result<Vec<Special>, Failure> {
         let is_special = token.get("special").and_then(Value::as_bool) == Some(true);
         is_special.then(|| Special { text: text.to_owned(), id })
     };
-    Ok(added.filter_map(special).collect())
+    Specials::new(added.filter_map(special).collect())
+        .map_err(|why| Failure::bad_input(why).at(shown(path)))
 }
 
 /// The tokens that end a text, as `transformers` reads them: those of `generation_config.json`, or of the configuration.

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use data::text::locked::{self, Around, around};
 use data::text::tokenizer::{Info, Kind, MarkNames, SpecialTokens, Tokenizer, TokenizerKind};
 use lab::experiment::DataSource;
-use serve::model::{Codec, Special};
+use serve::model::{Codec, Special, Specials};
 
 use cli::fail::{Failure, shown};
 use cli::options::PromptArgs;
@@ -23,7 +23,7 @@ pub(crate) struct Prompts {
     /// Tokens that end a text.
     ends: Vec<u32>,
     /// Special tokens that the tokenizer's file names.
-    specials: Vec<Special>,
+    specials: Specials,
     /// The tokenizer for texts of a chat template; it is made when the first is encoded.
     with_special_tokens: OnceLock<Option<SpecialTokens>>,
 }
@@ -113,7 +113,7 @@ impl Prompts {
             after,
             first,
             ends,
-            specials: Vec::new(),
+            specials: Specials::default(),
             with_special_tokens: OnceLock::new(),
         })
     }
@@ -141,7 +141,7 @@ impl Prompts {
         tokenizer: Tokenizer,
         named: Option<u32>,
         ends: Vec<u32>,
-        specials: Vec<Special>,
+        specials: Specials,
     ) -> Prompts {
         let Info { bos: before, eos: after, .. } = *tokenizer.info();
         let first = before.or(named).or(after);
@@ -155,13 +155,13 @@ impl Prompts {
     }
 
     /// Adds what the tokenizer's file says about special tokens.
-    pub(crate) fn with_specials(self, specials: Vec<Special>) -> Prompts {
+    pub(crate) fn with_specials(self, specials: Specials) -> Prompts {
         Prompts { specials, ..self }
     }
 
     /// A warning about a text that spells a special token, which it does not get.
     pub(crate) fn special_warning(&self, text: &str) -> Option<String> {
-        let special = self.specials.iter().find(|special| text.contains(&special.text))?;
+        let (_, special) = self.specials.in_text(text).next()?;
         Some(format!(
             "warning: `{}` in the prompt is plain text, not the special token {}; --prompt-tokens takes special tokens",
             special.text, special.id
@@ -175,8 +175,7 @@ impl Prompts {
 
     /// Whether a token is text, not a mark or another special token.
     fn is_text(&self, id: u32) -> bool {
-        ![self.before, self.after].contains(&Some(id))
-            && self.specials.iter().all(|special| special.id != id)
+        ![self.before, self.after].contains(&Some(id)) && self.specials.of_id(id).is_none()
     }
 
     /// The tokens of a text, as in training.
@@ -244,16 +243,14 @@ impl Codec for Prompts {
         &self.ends
     }
 
-    fn specials(&self) -> &[Special] {
+    fn specials(&self) -> &Specials {
         &self.specials
     }
 
     fn spelled(&self, text: &str) -> Option<&Special> {
-        let is_there = |special: &&Special| text.contains(&special.text);
-        self.specials.iter().find(is_there).or_else(|| {
-            let id = self.with_special_tokens()?.normalized(text)?;
-            self.specials.iter().find(|special| special.id == id)
-        })
+        let spelled = self.specials.in_text(text).next().map(|(_, special)| special);
+        let normalized = || self.with_special_tokens()?.normalized(text);
+        spelled.or_else(|| self.specials.of_id(normalized()?))
     }
 }
 
@@ -279,7 +276,7 @@ impl Codec for Ids {
         &[]
     }
 
-    fn specials(&self) -> &[Special] {
-        &[]
+    fn specials(&self) -> &Specials {
+        Specials::none()
     }
 }

@@ -95,7 +95,7 @@ impl<'a> Namer<'a> {
 
     /// The name of a token, which is its text, or its bytes if they are not text; and the bytes that it adds.
     fn name(&self, id: u32) -> (String, Vec<u8>) {
-        let special = self.codec.specials().iter().find(|special| special.id == id);
+        let special = self.codec.specials().of_id(id);
         if let Some(special) = special {
             return (special.text.clone(), special.text.clone().into_bytes());
         }
@@ -117,7 +117,7 @@ impl<'a> Namer<'a> {
 
     fn next(&mut self, id: u32) {
         // The answer's text has no special tokens.
-        if self.codec.specials().iter().all(|special| special.id != id) {
+        if self.codec.specials().of_id(id).is_none() {
             let bytes = self.name(id).1;
             self.position.pass(&bytes);
         }

@@ -183,7 +183,6 @@ impl Template {
         conversation: &Conversation,
         codec: &dyn Codec,
     ) -> Result<Vec<u32>, ApiError> {
-        let specials = codec.specials();
         let text = self.render(conversation, codec)?;
         let refuse = |error: String| ApiError::field("messages", error);
         let mut ids = match codec.encode_template(&text) {
@@ -193,7 +192,7 @@ impl Template {
         // A template decides alone whether a text begins with a mark, as in `apply_chat_template`. Ours, and one for a
         // tokenizer in which no text spells the mark, cannot write it.
         let before = codec.before().filter(|before| ids.first() != Some(before));
-        let can_write = |mark: u32| !self.plain && specials.iter().any(|one| one.id == mark);
+        let can_write = |mark: u32| !self.plain && codec.specials().of_id(mark).is_some();
         if let Some(before) = before.filter(|before| !can_write(*before)) {
             ids.insert(0, before);
         }
@@ -250,22 +249,17 @@ fn cannot_continue() -> ApiError {
 
 /// The tokens of a text between special tokens, for tokenizers whose library does not look for them.
 fn pieces(text: &str, codec: &dyn Codec) -> Result<Vec<u32>, String> {
-    let specials = codec.specials();
-    let mut ids = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() {
-        // The first special token; of several there, the longest.
-        let present = specials.iter().filter(|special| !special.text.is_empty());
-        let present = present.filter_map(|special| Some((rest.find(&special.text)?, special)));
-        let next = present.min_by_key(|(at, special)| (*at, usize::MAX - special.text.len()));
-        let (end, special) = next.map_or((rest.len(), None), |(at, one)| (at, Some(one)));
-        let (plain, after) = rest.split_at(end);
-        if !plain.is_empty() {
-            ids.extend(codec.encode(plain)?);
-        }
-        ids.extend(special.map(|special| special.id));
-        rest = special.map_or("", |special| after.get(special.text.len()..).unwrap_or(""));
+    let (mut ids, mut end) = (Vec::new(), 0);
+    let plain = |text: Option<&str>, ids: &mut Vec<u32>| {
+        let text = text.filter(|text| !text.is_empty());
+        text.map_or(Ok(()), |text| codec.encode(text).map(|more| ids.extend(more)))
+    };
+    for (place, special) in codec.specials().in_text(text) {
+        plain(text.get(end..place.start), &mut ids)?;
+        ids.push(special.id);
+        end = place.end;
     }
+    plain(text.get(end..), &mut ids)?;
     Ok(ids)
 }
 
@@ -293,13 +287,16 @@ fn refuse_specials(
             return Err(refusal("messages", "contains", special));
         }
     }
-    for (at, role) in messages.iter().enumerate().filter_map(|(at, message)| {
-        Some((at, message.get(&Value::from("role"))?.as_str()?.to_owned()))
-    }) {
-        let is_part = |special: &&Special| !role.is_empty() && special.text.contains(&role);
+    let roles = messages.iter().enumerate().rev().filter_map(|(at, message)| {
+        Some((message.get(&Value::from("role"))?.as_str()?.to_owned(), at))
+    });
+    // Each once: the first message that has it.
+    let roles: BTreeMap<String, usize> = roles.collect();
+    for (role, at) in roles.iter().filter(|(role, _)| !ROLES.contains(&role.as_str())) {
         // A template may write `<|ROLE|>`.
-        let special = codec.specials().iter().find(is_part);
-        if let Some(special) = special.filter(|_| !ROLES.contains(&role.as_str())) {
+        let mut specials = codec.specials().iter();
+        let is_part = |special: &&Special| !role.is_empty() && special.text.contains(role);
+        if let Some(special) = specials.find(is_part) {
             return Err(refusal(&format!("messages[{at}].role"), "is a part of", special));
         }
     }

@@ -1,6 +1,12 @@
 //! What the server needs from a model and its tokenizer: the traits [`Model`] and [`Codec`]. The result for a sequence
 //! must depend on that sequence alone, whatever else is in its batch.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
 /// How to choose the next token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
@@ -89,6 +95,53 @@ pub struct Special {
     pub id: u32,
 }
 
+/// The special tokens of a tokenizer. Looking for them takes a time linear in the text, however many there are.
+#[derive(Debug, Default)]
+pub struct Specials {
+    all: Vec<Special>,
+    /// Their places in `all`, by id.
+    by_id: BTreeMap<u32, usize>,
+    /// `None` if there are none.
+    texts: Option<AhoCorasick>,
+}
+
+impl Specials {
+    /// These special tokens; those without a text are never found in one.
+    pub fn new(all: Vec<Special>) -> Result<Specials, String> {
+        // At one place the longest.
+        let texts = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(all.iter().map(|special| &special.text))
+            .map_err(|error| format!("the special tokens cannot be looked for: {error}"))?;
+        let by_id = all.iter().enumerate().rev().map(|(at, special)| (special.id, at)).collect();
+        Ok(Specials { all, by_id, texts: Some(texts) })
+    }
+
+    /// No special tokens.
+    pub fn none() -> &'static Specials {
+        static NONE: LazyLock<Specials> = LazyLock::new(Specials::default);
+        &NONE
+    }
+
+    /// All of them, in their file's order.
+    pub fn iter(&self) -> impl Iterator<Item = &Special> {
+        self.all.iter()
+    }
+
+    /// The one with an id.
+    pub fn of_id(&self, id: u32) -> Option<&Special> {
+        self.all.get(*self.by_id.get(&id)?)
+    }
+
+    /// Those in a text, from its start to its end, without overlaps.
+    pub fn in_text(&self, text: &str) -> impl Iterator<Item = (Range<usize>, &Special)> {
+        let found = self.texts.iter().flat_map(move |texts| texts.find_iter(text));
+        found
+            .filter(|found| !found.is_empty())
+            .filter_map(|found| Some((found.range(), self.all.get(found.pattern().as_usize())?)))
+    }
+}
+
 /// A tokenizer.
 pub trait Codec: Send + Sync {
     /// The tokens of a text. The spelling of a special token is plain text here.
@@ -111,10 +164,10 @@ pub trait Codec: Send + Sync {
     fn ends(&self) -> &[u32];
 
     /// Special tokens, which only a chat template may write.
-    fn specials(&self) -> &[Special];
+    fn specials(&self) -> &Specials;
 
     /// A special token that the tokenizer's library would find in a text.
     fn spelled(&self, text: &str) -> Option<&Special> {
-        self.specials().iter().find(|special| text.contains(&special.text))
+        self.specials().in_text(text).next().map(|(_, special)| special)
     }
 }

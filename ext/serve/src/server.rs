@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use axum::body::{Body, BodyDataStream};
+use axum::body::{Body, BodyDataStream, HttpBody as _};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use futures_util::StreamExt as _;
 use futures_util::stream::unfold;
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::answer::{Head, Shape};
 use crate::chat::{Conversation, Template};
@@ -28,7 +28,7 @@ use crate::engine::{Engine, Job, JobQueue, Limits, Refusal};
 use crate::error::ApiError;
 use crate::model::{Codec, Model};
 use crate::request::{self, Chat, Common, Completion, Prompt};
-use crate::socket::LimitedListener;
+use crate::socket::{ARRIVAL, Acceptor, Answer, Connections, Peer};
 use crate::stats::Stats;
 use crate::stream::{Answering, PromptTokens, collect, pieces};
 
@@ -75,12 +75,27 @@ struct App {
     ids: AtomicU64,
     /// Whether only this machine can connect.
     is_local: bool,
+    /// Bytes that all bodies together may have, without the first of each.
+    bodies: Arc<Semaphore>,
+    /// Small requests that are read at a time.
+    small: Arc<Semaphore>,
+    /// Large requests that are read at a time; small ones never wait for them.
+    large: Arc<Semaphore>,
 }
 
 type Shared = Arc<App>;
 
-/// Time for a request's bytes to arrive.
-const ARRIVAL: Duration = Duration::from_secs(30);
+/// Bytes of all large requests that are arriving or being read, unless two of the largest need more.
+const BODIES: usize = 64 << 20;
+
+/// A request of at most these bytes is small.
+const SMALL: usize = 64 << 10;
+
+/// How long no byte of a request may arrive.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Memory of the values of one request.
+const VALUES: usize = 64 << 20;
 
 /// Serves until `end` is set. The model stays on this thread.
 pub fn serve<M: Model>(
@@ -94,7 +109,8 @@ pub fn serve<M: Model>(
     let (codec, grace) = (setup.codec.clone(), setup.grace);
     let is_local = listener.local_addr()?.ip().is_loopback();
     let idle_limit = setup.timeout + ARRIVAL;
-    let connections = setup.connections;
+    let most = setup.connections;
+    let bodies = (2 * setup.body).max(BODIES);
     let app = Arc::new(App {
         vocab: model.vocab(),
         setup,
@@ -104,6 +120,9 @@ pub fn serve<M: Model>(
         numbers: AtomicU64::new(0),
         ids: AtomicU64::new(0),
         is_local,
+        bodies: Arc::new(Semaphore::new(bodies)),
+        small: Arc::new(Semaphore::new(2)),
+        large: Arc::new(Semaphore::new(1)),
     });
     listener.set_nonblocking(true)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -115,42 +134,50 @@ pub fn serve<M: Model>(
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let listener = LimitedListener::new(listener, connections, idle_limit, stats);
-    let served = runtime.spawn(serve_http(listener, app, end.clone(), grace));
+    let connections = Arc::new(Connections::default());
+    let (close, closing) = watch::channel(false);
+    let acceptor = Acceptor {
+        router: router(app),
+        connections: connections.clone(),
+        most,
+        idle_limit,
+        closing,
+        stats: stats.clone(),
+    };
+    let accepting = runtime.spawn(acceptor.accept(listener));
+    let (end, is_over) = (end.clone(), Arc::new(AtomicBool::new(false)));
+    let over = is_over.clone();
+    // A thread of its own, which no client's work can hold up.
+    let ending = std::thread::Builder::new().name("end".to_owned()).spawn(move || {
+        watch_end(&end, &over, grace, &stats);
+    })?;
     engine.run(model, codec.as_ref());
+    is_over.store(true, Ordering::Relaxed);
     // The engine is done: answers need only be written.
+    accepting.abort();
+    let _ = close.send(true);
     runtime.block_on(async {
-        let _ = tokio::time::timeout(Duration::from_secs(1), served).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), connections.closed()).await;
     });
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    let _ = ending.join();
     Ok(())
 }
 
-/// Answers requests until `end` is set, then until no job is left or the grace time is over.
-async fn serve_http(listener: LimitedListener, app: Shared, end: Arc<AtomicBool>, grace: Duration) {
-    let stats = app.stats.clone();
-    let ending = stats.clone();
-    let called = async move {
-        while !end.load(Ordering::Relaxed) {
-            tokio::time::sleep(Duration::from_millis(25)).await;
+/// After the call to end, new requests are refused with 503, so that a load balancer sees it; running answers have the grace
+/// time.
+fn watch_end(end: &AtomicBool, is_over: &AtomicBool, grace: Duration, stats: &Stats) {
+    let tick = Duration::from_millis(20);
+    let mut called: Option<Instant> = None;
+    while !is_over.load(Ordering::Relaxed) {
+        if end.load(Ordering::Relaxed) {
+            stats.ending.store(true, Ordering::Relaxed);
+            if called.get_or_insert_with(Instant::now).elapsed() >= grace {
+                stats.cut.store(true, Ordering::Relaxed);
+            }
         }
-        ending.ending.store(true, Ordering::Relaxed);
-        // Until then, new requests are refused with 503: a load balancer sees that the server ends.
-        while ending.running.get() + ending.waiting.get() > 0 {
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-    };
-    let serving = axum::serve(listener, router(app)).with_graceful_shutdown(called);
-    let late = async move {
-        while !stats.is_ending() {
-            tokio::time::sleep(Duration::from_millis(25)).await;
-        }
-        tokio::time::sleep(grace).await;
-        // Connections live on by themselves.
-        stats.cut.store(true, Ordering::Relaxed);
-    };
-    // Dropping a connection's answer cancels its jobs.
-    tokio::select! { _ = serving => {}, () = late => {} }
+        std::thread::sleep(tick);
+    }
 }
 
 fn seconds() -> u64 {
@@ -183,8 +210,17 @@ fn router(app: Shared) -> Router {
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Checks who asks, and counts the answer.
-async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(app): State<Shared>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let began = Instant::now();
+    peer.is_asked();
+    if request.body().is_end_stream() {
+        peer.is_busy();
+    }
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|origin| app.allows(origin));
     let id = request.headers().get(REQUEST_ID).cloned();
     let is_preflight = request.method() == Method::OPTIONS
@@ -207,14 +243,14 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
                 ApiError::with(StatusCode::FORBIDDEN, "wrong_origin", message).into_response()
             }
         },
-        Ok(()) => match app.admit(&request) {
+        Ok(()) => match app.admit(&request).and_then(|()| app.admit_now(&request, &peer)) {
             Ok(()) => next.run(request).await,
             Err(error) => error.into_response(),
         },
     };
     // A client that asks first has sent nothing yet.
     let is_refused = response.status().is_client_error();
-    if is_refused && (waits || !passed(&body, app.setup.body).await) {
+    if is_refused && (waits || !passed(&body).await) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     app.stats.answered(response.status().as_u16());
@@ -239,26 +275,32 @@ async fn guard(State(app): State<Shared>, request: Request, next: Next) -> Respo
     if let Some(id) = id {
         headers.insert(REQUEST_ID, id);
     }
-    response
+    peer.is_busy();
+    response.map(|body| Body::new(Answer { body, peer }))
 }
 
-/// How long the rest of a refused request may take to arrive.
-const REST: Duration = Duration::from_secs(1);
+/// How long the next bytes of the rest of a refused request may take.
+const LINGER: Duration = Duration::from_secs(1);
 
-/// Reads over the rest of a request, which the client would otherwise send into a closed connection. False if too much is
-/// left.
-async fn passed(body: &Mutex<BodyDataStream>, most: usize) -> bool {
+/// Most bytes of that rest.
+const REST: usize = 256 << 20;
+
+/// Reads over the rest of a request, which the client would otherwise send into a closed connection, and so not see the
+/// answer. False if too much is left.
+async fn passed(body: &Mutex<BodyDataStream>) -> bool {
     let rest = async {
         let mut body = body.lock().await;
-        let mut left = most;
-        while let Some(bytes) = body.next().await {
+        let mut left = REST;
+        loop {
+            let next = tokio::time::timeout(LINGER, body.next()).await;
+            let Ok(next) = next else { return false };
+            let Some(bytes) = next else { return true };
             let read = bytes.ok().and_then(|bytes| left.checked_sub(bytes.len()));
             let Some(read) = read else { return false };
             left = read;
         }
-        true
     };
-    tokio::time::timeout(REST, rest).await.unwrap_or(false)
+    tokio::time::timeout(ARRIVAL, rest).await.unwrap_or(false)
 }
 
 /// An answer that names the fields of the request that were left out.
@@ -296,21 +338,53 @@ impl App {
     }
 
     fn admit_host(&self, request: &Request) -> Result<(), ApiError> {
-        let text = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-        // A page in a browser could point a name of its own at this machine.
-        if self.is_local && self.setup.token.is_none() {
-            let host = text(header::HOST).unwrap_or("localhost");
-            let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-            let name = if host.ends_with(']') { host } else { name };
-            let local = ["localhost", "localhost.", "127.0.0.1", "0.0.0.0", "[::1]"];
-            if !local.iter().any(|local| local.eq_ignore_ascii_case(name)) {
-                let message = format!(
-                    "this server answers requests to localhost, but this one is to `{name}`; a server with a token answers any name"
-                );
-                return Err(ApiError::with(StatusCode::FORBIDDEN, "wrong_host", message));
-            }
+        let refused = |status, message: String| Err(ApiError::with(status, "wrong_host", message));
+        let mut hosts = request.headers().get_all(header::HOST).iter();
+        let (host, another) = (hosts.next(), hosts.next());
+        if another.is_some() || host.is_none() && request.version() == Version::HTTP_11 {
+            let message = "a request has one `Host` header, the name of this server";
+            return refused(StatusCode::BAD_REQUEST, message.to_owned());
         }
-        Ok(())
+        // A page in a browser could point a name of its own at this machine.
+        if !self.is_local || self.setup.token.is_some() {
+            return Ok(());
+        }
+        let host = host.map(|host| String::from_utf8_lossy(host.as_bytes()).into_owned());
+        let authority = request.uri().authority().map(|authority| authority.to_string());
+        match host.iter().chain(&authority).find(|name| !is_local(name)) {
+            None if host.is_none() => {
+                refused(StatusCode::BAD_REQUEST, "send the header `Host: localhost`".to_owned())
+            }
+            None => Ok(()),
+            Some(name) => refused(
+                StatusCode::FORBIDDEN,
+                format!(
+                    "this server answers requests to localhost, but this one is to `{name}`; a server with a token answers any name"
+                ),
+            ),
+        }
+    }
+
+    /// Refuses what comes while the server ends, or on a connection above the limit. Whoever watches the server is answered.
+    fn admit_now(&self, request: &Request, peer: &Peer) -> Result<(), ApiError> {
+        let path = request.uri().path().trim_end_matches('/');
+        if ["/health", "/metrics"].contains(&path) {
+            return Ok(());
+        }
+        if self.stats.is_ending() {
+            return Err(ending());
+        }
+        match peer.is_spare {
+            true => {
+                let message = "too many connections are open; try again";
+                Err(ApiError::with(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too_many_connections",
+                    message,
+                ))
+            }
+            false => Ok(()),
+        }
     }
 
     fn admit(&self, request: &Request) -> Result<(), ApiError> {
@@ -337,22 +411,8 @@ impl App {
         }
     }
 
-    /// The JSON of a request.
-    async fn json(&self, request: Request) -> Result<Value, ApiError> {
-        let bytes = self.bytes(request).await?;
-        serde_json::from_slice(&bytes).map_err(|error| not_json(&error))
-    }
-
-    /// The same, with the order of its keys.
-    async fn read(&self, request: Request) -> Result<Read, ApiError> {
-        let bytes = self.bytes(request).await?;
-        let value = serde_json::from_slice(&bytes).map_err(|error| not_json(&error))?;
-        let text = std::str::from_utf8(&bytes).map_err(|error| not_json(&error))?;
-        let ordered = jinja::Value::from_json(text).map_err(|error| not_json(&error))?;
-        Ok(Read { value, ordered })
-    }
-
-    async fn bytes(&self, request: Request) -> Result<Vec<u8>, ApiError> {
+    /// The bytes of a request.
+    async fn receive(&self, request: Request, peer: &Peer) -> Result<Received, ApiError> {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or("nothing");
         // A page in a browser may send other types without asking.
@@ -375,28 +435,80 @@ impl App {
         if length.is_some_and(|length| length > most as u64) {
             return Err(too_large());
         }
+        let slow = |limit: Duration| {
+            let message = format!("no more of the request arrived within {} s", limit.as_secs());
+            ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", message)
+        };
         let mut body = request.into_body().into_data_stream();
         let arrival = async {
-            let mut received = Vec::new();
-            while let Some(bytes) = body.next().await {
+            let (mut received, mut room) = (Vec::new(), None::<OwnedSemaphorePermit>);
+            loop {
+                let next = tokio::time::timeout(PAUSE, body.next()).await;
+                let Some(bytes) = next.map_err(|_| slow(PAUSE))? else { break };
                 let bytes =
                     bytes.map_err(|_| ApiError::bad("the request's body is cut or malformed"))?;
                 if received.len() + bytes.len() > most {
                     return Err(too_large());
                 }
+                let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+                let wanted = (received.len() + bytes.len()).saturating_sub(SMALL + held);
+                if let Some(more) = self.body_room(wanted).await? {
+                    match &mut room {
+                        Some(room) => room.merge(more),
+                        None => room = Some(more),
+                    }
+                }
                 received.extend(bytes);
             }
-            Ok(received)
+            Ok(Received { bytes: received, _room: room })
         };
-        let mut bytes = tokio::time::timeout(ARRIVAL, arrival).await.unwrap_or_else(|_| {
-            let message = format!("the request did not arrive within {} s", ARRIVAL.as_secs());
-            Err(ApiError::with(StatusCode::REQUEST_TIMEOUT, "too_slow", message))
-        })?;
+        let received = tokio::time::timeout(ARRIVAL, arrival).await;
+        let mut received = received.unwrap_or_else(|_| Err(slow(ARRIVAL)))?;
+        peer.is_busy();
         // Some clients write a byte order mark.
-        if bytes.starts_with(b"\xef\xbb\xbf") {
-            bytes.drain(..3);
+        if received.bytes.starts_with(b"\xef\xbb\xbf") {
+            received.bytes.drain(..3);
         }
-        Ok(bytes)
+        Ok(received)
+    }
+
+    /// Room for bytes of a large request. Others may have it all for a while.
+    async fn body_room(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let Some(wanted) = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0) else {
+            return Ok(None);
+        };
+        let room = self.bodies.clone().acquire_many_owned(wanted);
+        match tokio::time::timeout(PAUSE, room).await {
+            Ok(Ok(room)) => Ok(Some(room)),
+            Ok(Err(_)) | Err(_) => {
+                let message = "too many large requests arrive at once; try again";
+                Err(ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "busy", message))
+            }
+        }
+    }
+
+    /// Reads a request on a thread that may take long. Only as many large ones are read at once as leave time for others.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        received: Received,
+        read: impl FnOnce(&App, &[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let is_small = received.bytes.len() <= SMALL;
+        let turns = if is_small { &self.small } else { &self.large };
+        let app = self.clone();
+        let work = async {
+            let turn = turns.clone().acquire_owned().await;
+            let reading = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                read(&app, &received.bytes)
+            });
+            reading.await.unwrap_or_else(|_| Err(ApiError::bad("the request cannot be read")))
+        };
+        tokio::time::timeout(self.setup.timeout, work).await.unwrap_or_else(|_| {
+            let limit = self.setup.timeout.as_secs();
+            let message = format!("reading the request took longer than this server's {limit} s");
+            Err(ApiError::with(StatusCode::GATEWAY_TIMEOUT, "timeout", message))
+        })
     }
 
     fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
@@ -425,32 +537,46 @@ impl App {
         }
     }
 
-    /// The tokens of a text, made on a thread that may take long.
-    async fn encode(
-        self: &Arc<Self>,
-        name: &str,
-        text: String,
-        marked: bool,
-    ) -> Result<Vec<u32>, ApiError> {
-        let encoded = self.convert(name, move |codec| codec.encode(&text)).await?;
-        let mut ids: Vec<u32> = self.setup.codec.before().filter(|_| marked).into_iter().collect();
-        ids.extend(encoded);
+    /// The tokenizer, if the tokens of a field can be text.
+    fn codec(&self, name: &str) -> Result<&dyn Codec, ApiError> {
+        match &self.setup.no_text {
+            Some(reason) => Err(ApiError::field(name, reason.clone())),
+            None => Ok(self.setup.codec.as_ref()),
+        }
+    }
+
+    /// The tokens of a text.
+    fn encode(&self, name: &str, text: &str, marked: bool) -> Result<Vec<u32>, ApiError> {
+        let codec = self.codec(name)?;
+        let mut ids: Vec<u32> = codec.before().filter(|_| marked).into_iter().collect();
+        ids.extend(codec.encode(text).map_err(|message| ApiError::field(name, message))?);
         Ok(ids)
     }
 
-    /// What the codec makes of a field, on a thread that may take long.
-    async fn convert<T: Send + 'static>(
-        &self,
-        name: &str,
-        work: impl FnOnce(&dyn Codec) -> Result<T, String> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        if let Some(reason) = &self.setup.no_text {
-            return Err(ApiError::field(name, reason.clone()));
+    /// The tokens of a conversation.
+    fn conversation(&self, conversation: &Conversation) -> Result<Vec<u32>, ApiError> {
+        let codec = self.codec("messages")?;
+        let (count, context) = (conversation.messages.len(), self.setup.context);
+        // Each is at least a token.
+        if count > context {
+            let message = format!(
+                "`messages` has {count} messages, but this server computes at most {context} tokens of a sequence"
+            );
+            return Err(too_long("messages", message));
         }
-        let codec = self.setup.codec.clone();
-        let result = tokio::task::spawn_blocking(move || work(codec.as_ref())).await;
-        let result = result.unwrap_or_else(|_| Err("it cannot be converted".to_owned()));
-        result.map_err(|message| ApiError::field(name, message))
+        self.setup.template.tokens(conversation, codec)
+    }
+
+    /// Refuses more texts than may wait.
+    fn check_count(&self, count: usize) -> Result<(), ApiError> {
+        let queue = self.setup.limits.queue;
+        if count <= queue {
+            return Ok(());
+        }
+        let message = format!(
+            "this request asks for {count} texts, and this server lets {queue} wait (--queue)"
+        );
+        Err(ApiError::field("n", message))
     }
 
     /// The most tokens to draw after this prompt, if all fits.
@@ -477,8 +603,7 @@ impl App {
                 "`{name}` has {} tokens and {wanted} more are asked for, but this server computes at most {context} tokens of a sequence",
                 prompt.len()
             );
-            let error = ApiError::with(StatusCode::BAD_REQUEST, "context_length_exceeded", message);
-            return Err(ApiError { param: Some(name.to_owned()), ..error });
+            return Err(too_long(name, message));
         }
         Ok(wanted)
     }
@@ -492,12 +617,6 @@ impl App {
         echo: bool,
     ) -> Result<Response, ApiError> {
         let (count, queue) = (prompts.len() * common.choices, self.setup.limits.queue);
-        if count > queue {
-            let message = format!(
-                "this request asks for {count} texts, and this server lets {queue} wait (--queue)"
-            );
-            return Err(ApiError::field("n", message));
-        }
         let (events, received) = unbounded_channel();
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
@@ -532,10 +651,7 @@ impl App {
                     format!("too many texts wait: this request has {count}, and {queue} may wait");
                 ApiError::with(StatusCode::TOO_MANY_REQUESTS, "queue_full", message)
             }
-            Refusal::Ending => {
-                let message = "this server is ending";
-                ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", message)
-            }
+            Refusal::Ending => ending(),
         })?;
         let head = Head {
             shape,
@@ -567,22 +683,74 @@ impl App {
     }
 }
 
+/// The bytes of a request, with their part of the room for all.
+struct Received {
+    bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// The JSON of a request.
+fn values(bytes: &[u8]) -> Result<Value, ApiError> {
+    let memory = memory_of_values(bytes);
+    if memory > VALUES {
+        let message = format!(
+            "the request has so many values that they take about {} MiB of memory; the limit is {}",
+            memory >> 20,
+            VALUES >> 20
+        );
+        return Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+    }
+    serde_json::from_slice(bytes).map_err(|error| not_json(&error))
+}
+
+/// The same, with the order of its keys.
+fn ordered_values(bytes: &[u8]) -> Result<Read, ApiError> {
+    let value = values(bytes)?;
+    let text = std::str::from_utf8(bytes).map_err(|error| not_json(&error))?;
+    let ordered = jinja::Value::from_json(text).map_err(|error| not_json(&error))?;
+    Ok(Read { value, ordered })
+}
+
+/// About the bytes that the values of a JSON text take in memory, besides those of their texts: up to a hundred times as many
+/// as in the text.
+fn memory_of_values(bytes: &[u8]) -> usize {
+    let (mut memory, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            // A node of a map, the smallest list and a value.
+            b'{' => memory += 700,
+            b'[' => memory += 160,
+            b',' => memory += 64,
+            _ => {}
+        }
+    }
+    memory
+}
+
 fn not_json(error: &dyn std::fmt::Display) -> ApiError {
     ApiError::bad(format!("the body is not JSON: {error}"))
 }
 
-/// A conversation's tokens, made on a thread that may take long.
-async fn conversation_tokens(
-    app: &Shared,
-    conversation: Conversation,
-) -> Result<Vec<u32>, ApiError> {
-    let app = Arc::clone(app);
-    let tokens = tokio::task::spawn_blocking(move || {
-        app.setup.template.tokens(&conversation, app.setup.codec.as_ref())
-    });
-    tokens
-        .await
-        .unwrap_or_else(|_| Err(ApiError::field("messages", "these messages cannot be tokenized")))
+fn too_long(name: &str, message: String) -> ApiError {
+    let error = ApiError::with(StatusCode::BAD_REQUEST, "context_length_exceeded", message);
+    ApiError { param: Some(name.to_owned()), ..error }
+}
+
+fn ending() -> ApiError {
+    ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", "this server is ending")
+}
+
+/// Whether this is a name of this machine, with or without a port.
+fn is_local(host: &str) -> bool {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or(host, |(name, _)| name);
+    let local = ["localhost", "localhost.", "127.0.0.1", "0.0.0.0", "[::1]"];
+    local.iter().any(|local| local.eq_ignore_ascii_case(name))
 }
 
 /// Whether two texts are equal, in a time that does not depend on where they differ.
@@ -591,40 +759,56 @@ fn same(one: &str, two: &str) -> bool {
     one.len() == two.len() && differ == 0
 }
 
-async fn completions(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let Completion { common, prompts, echo, marked } = Completion::read(app.json(request).await?)?;
+async fn completions(
+    State(app): State<Shared>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let received = app.receive(request, &peer).await?;
+    let (common, prompts, echo) = app.read(received, read_completion).await?;
+    app.answer(Shape::Completion, common, prompts, echo).await
+}
+
+fn read_completion(app: &App, bytes: &[u8]) -> Result<(Common, Vec<PromptTokens>, bool), ApiError> {
+    let Completion { common, prompts, echo, marked } = Completion::read(values(bytes)?)?;
     app.check_name(common.model.as_deref())?;
     app.check_bias(&common)?;
+    app.check_count(prompts.len() * common.choices)?;
     let several = prompts.len() > 1;
     let mut ready = Vec::new();
     for (at, prompt) in prompts.into_iter().enumerate() {
         let name = if several { format!("prompt[{at}]") } else { "prompt".to_owned() };
         let (ids, text) = match prompt {
-            Prompt::Text(text) => {
-                let echoed = echo.then(|| text.clone());
-                (app.encode(&name, text, marked).await?, echoed)
-            }
+            Prompt::Text(text) => (app.encode(&name, &text, marked)?, echo.then_some(text)),
             Prompt::Tokens(ids) => (ids, None),
         };
         // OpenAI's default.
         let most = app.room(&name, &ids, common.max_tokens, 16)?;
         ready.push(PromptTokens { ids, text, most });
     }
-    app.answer(Shape::Completion, common, ready, echo).await
+    Ok((common, ready, echo))
 }
 
-async fn chat(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let Read { value, ordered } = app.read(request).await?;
+async fn chat(
+    State(app): State<Shared>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let received = app.receive(request, &peer).await?;
+    let (common, prompt) = app.read(received, read_chat).await?;
+    app.answer(Shape::Chat, common, vec![prompt], false).await
+}
+
+fn read_chat(app: &App, bytes: &[u8]) -> Result<(Common, PromptTokens), ApiError> {
+    let Read { value, ordered } = ordered_values(bytes)?;
     let Chat { mut common, conversation } = Chat::read(value, &ordered)?;
     app.check_name(common.model.as_deref())?;
-    if let Some(reason) = &app.setup.no_text {
-        return Err(ApiError::field("messages", reason.clone()));
-    }
-    let ids = conversation_tokens(&app, conversation).await?;
+    app.check_count(common.choices)?;
+    let ids = app.conversation(&conversation)?;
     app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
-    app.answer(Shape::Chat, common, vec![PromptTokens { ids, text: None, most }], false).await
+    Ok((common, PromptTokens { ids, text: None, most }))
 }
 
 async fn health(State(app): State<Shared>) -> Response {
@@ -663,35 +847,49 @@ async fn one_model(
     Ok(Json(app.card()))
 }
 
-async fn tokenize(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let Read { value, ordered } = app.read(request).await?;
+async fn tokenize(
+    State(app): State<Shared>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let received = app.receive(request, &peer).await?;
+    let (ids, ignored) = app.read(received, read_tokenize).await?;
+    let (count, most) = (ids.len(), app.setup.context);
+    let answer = Json(json!({ "count": count, "max_model_len": most, "tokens": ids }));
+    Ok(with_ignored(answer.into_response(), &ignored))
+}
+
+fn read_tokenize(app: &App, bytes: &[u8]) -> Result<(Vec<u32>, Vec<String>), ApiError> {
+    let Read { value, ordered } = ordered_values(bytes)?;
     let asked = request::Tokenize::read(value, &ordered)?;
     app.check_name(asked.model.as_deref())?;
     let ids = match asked.what {
-        request::Tokenized::Text(text) => app.encode("prompt", text, asked.marked).await?,
-        request::Tokenized::Messages(conversation) => {
-            if let Some(reason) = &app.setup.no_text {
-                return Err(ApiError::field("messages", reason.clone()));
-            }
-            conversation_tokens(&app, conversation).await?
-        }
+        request::Tokenized::Text(text) => app.encode("prompt", &text, asked.marked)?,
+        request::Tokenized::Messages(conversation) => app.conversation(&conversation)?,
     };
-    let (count, most) = (ids.len(), app.setup.context);
-    let answer = Json(json!({ "count": count, "max_model_len": most, "tokens": ids }));
-    Ok(with_ignored(answer.into_response(), &asked.ignored))
+    Ok((ids, asked.ignored))
 }
 
-async fn detokenize(State(app): State<Shared>, request: Request) -> Result<Response, ApiError> {
-    let value = app.json(request).await?;
-    let asked = request::Detokenize::read(value)?;
+async fn detokenize(
+    State(app): State<Shared>,
+    Extension(peer): Extension<Arc<Peer>>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let received = app.receive(request, &peer).await?;
+    let (text, ignored) = app.read(received, read_detokenize).await?;
+    Ok(with_ignored(Json(json!({ "prompt": text })).into_response(), &ignored))
+}
+
+fn read_detokenize(app: &App, bytes: &[u8]) -> Result<(String, Vec<String>), ApiError> {
+    let asked = request::Detokenize::read(values(bytes)?)?;
     app.check_name(asked.model.as_deref())?;
     if let Some(id) = asked.tokens.iter().find(|id| **id as usize >= app.vocab) {
         let message = format!("`tokens` has the token {id}, but the vocabulary has {}", app.vocab);
         return Err(ApiError::field("tokens", message));
     }
-    let bytes = app.convert("tokens", move |codec| codec.decode(&asked.tokens)).await?;
-    let answer = Json(json!({ "prompt": String::from_utf8_lossy(&bytes) }));
-    Ok(with_ignored(answer.into_response(), &asked.ignored))
+    let decoded = app.codec("tokens")?.decode(&asked.tokens);
+    let bytes = decoded.map_err(|message| ApiError::field("tokens", message))?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), asked.ignored))
 }
 
 const ROUTES: &str = "GET /v1/models, /health and /metrics; POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize";

@@ -1,103 +1,262 @@
-//! A listening socket with limits on the number of connections and on their idle time. A client that neither reads nor
-//! writes is disconnected after a while, so it cannot hold memory forever; clients above the limit wait to be accepted.
+//! Connections: how many there are, who may go first, and how long a client may take.
+//!
+//! A client that only holds a connection, or sends its request slowly, gives way to others when there are as many as the
+//! server takes: first those of the address that has most, longest first. A few more are accepted, which get answers from
+//! `/health` and `/metrics` alone. What neither reads nor writes is closed after a while.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
-use std::sync::Arc;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::StatusCode;
+use axum::{Extension, Router};
+use http_body::{Frame, SizeHint};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::error::ApiError;
 use crate::stats::Stats;
 
-/// A listening socket with a limit.
-pub(crate) struct LimitedListener {
-    listener: TcpListener,
-    free: Arc<Semaphore>,
-    stats: Arc<Stats>,
-    idle_limit: Duration,
+/// Time for the bytes of a request's head to arrive, and for those of its body.
+pub(crate) const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// Connections above the limit, for `/health` and `/metrics`.
+const SPARE: usize = 32;
+
+/// Most bytes of a request's head, and of what waits to be read of its body.
+const BUFFER: usize = 64 << 10;
+
+/// How long a client may take before others go first.
+const HURRY: Duration = Duration::from_secs(1);
+
+/// How long a client may take nothing of an answer that waits to be written.
+const STALL: Duration = Duration::from_secs(60);
+
+/// A connection, as a request on it sees it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    address: IpAddr,
+    /// Whether it is one of those above the limit.
+    pub(crate) is_spare: bool,
+    /// Since when the server waits for its client: for a request, or for the rest of one.
+    waits_since: Mutex<Option<Instant>>,
+    /// Whether a request on it has reached the routes and is not answered yet.
+    is_asked: AtomicBool,
+    gives_way: Notify,
 }
 
-impl LimitedListener {
-    pub(crate) fn new(
-        listener: TcpListener,
-        most: usize,
-        idle_limit: Duration,
-        stats: Arc<Stats>,
-    ) -> LimitedListener {
-        LimitedListener { listener, free: Arc::new(Semaphore::new(most)), stats, idle_limit }
+impl Peer {
+    /// The head of a request is there.
+    pub(crate) fn is_asked(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// The whole request is there: it no longer gives way.
+    pub(crate) fn is_busy(&self) {
+        *lock(&self.waits_since) = None;
     }
 }
 
-impl Listener for LimitedListener {
-    type Io = Connection;
-    type Addr = SocketAddr;
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        loop {
-            let Ok(permit) = self.free.clone().acquire_owned().await else {
-                // The semaphore is never closed.
-                std::future::pending::<()>().await;
-                continue;
-            };
-            match self.listener.accept().await {
-                Ok((stream, address)) => {
-                    // A token is a small message that should not wait for the next one.
-                    let _ = stream.set_nodelay(true);
-                    self.stats.connections.add(1);
-                    let (idle_limit, stats) = (self.idle_limit, self.stats.clone());
-                    let timer = Box::pin(sleep(idle_limit));
-                    return (
-                        Connection { stream, idle_limit, timer, stats, _permit: permit },
-                        address,
-                    );
-                }
-                // No file descriptor is free, or the client has gone already.
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            }
+/// The body of an answer. When it has been sent, or nobody wants it, its connection waits for the client again.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) body: Body,
+    pub(crate) peer: Arc<Peer>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.peer.is_asked.store(false, Ordering::Relaxed);
+        *lock(&self.peer.waits_since) = Some(Instant::now());
+    }
+}
+
+/// The open connections.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    peers: Mutex<BTreeMap<u64, Arc<Peer>>>,
+}
+
+impl Connections {
+    fn count(&self) -> usize {
+        lock(&self.peers).len()
+    }
+
+    /// Asks one that waits for its client to give way.
+    fn make_room(&self) {
+        let peers = lock(&self.peers);
+        let mut of_address: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for peer in peers.values() {
+            *of_address.entry(peer.address).or_default() += 1;
+        }
+        let now = Instant::now();
+        let slow = peers.values().filter_map(|peer| {
+            let waited = now.duration_since((*lock(&peer.waits_since))?);
+            (waited >= HURRY).then_some((of_address.get(&peer.address), waited, peer))
+        });
+        if let Some((.., peer)) = slow.max_by_key(|(count, waited, _)| (*count, *waited)) {
+            peer.is_busy();
+            peer.gives_way.notify_one();
         }
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+    /// Waits until all answers have been sent and their connections are closed.
+    pub(crate) async fn closed(&self) {
+        while self.count() > 0 {
+            sleep(Duration::from_millis(2)).await;
+        }
     }
 }
 
-/// A connection that is closed when it is idle for too long.
-pub(crate) struct Connection {
-    stream: TcpStream,
-    idle_limit: Duration,
-    timer: Pin<Box<Sleep>>,
-    stats: Arc<Stats>,
-    _permit: OwnedSemaphorePermit,
+/// How connections are accepted.
+pub(crate) struct Acceptor {
+    pub(crate) router: Router,
+    pub(crate) connections: Arc<Connections>,
+    /// Connections at a time, without the spare ones.
+    pub(crate) most: usize,
+    /// How long a connection may neither read nor write.
+    pub(crate) idle_limit: Duration,
+    /// Whether the server closes connections after their answers.
+    pub(crate) closing: watch::Receiver<bool>,
+    pub(crate) stats: Arc<Stats>,
 }
 
-impl Drop for Connection {
+impl Acceptor {
+    /// Accepts connections until the future is dropped.
+    pub(crate) async fn accept(self, listener: TcpListener) {
+        let Acceptor { router, connections, most, idle_limit, closing, stats } = self;
+        for number in 0.. {
+            let (stream, address) = loop {
+                if connections.count() < most + SPARE {
+                    match listener.accept().await {
+                        Ok(accepted) => break accepted,
+                        // The client has gone already, or no file descriptor is free.
+                        Err(_) => sleep(Duration::from_millis(20)).await,
+                    }
+                }
+                connections.make_room();
+                // One that was asked to give way needs a moment.
+                sleep(Duration::from_millis(2)).await;
+            };
+            let is_spare = connections.count() >= most;
+            if is_spare {
+                connections.make_room();
+            }
+            let peer = Arc::new(Peer {
+                address: address.ip(),
+                is_spare,
+                waits_since: Mutex::new(Some(Instant::now())),
+                is_asked: AtomicBool::new(false),
+                gives_way: Notify::new(),
+            });
+            lock(&connections.peers).insert(number, peer.clone());
+            stats.connections.add(1);
+            let open = Open { number, connections: connections.clone(), stats: stats.clone() };
+            let served = serve(stream, peer, router.clone(), idle_limit, closing.clone());
+            tokio::spawn(async move {
+                served.await;
+                drop(open);
+            });
+        }
+    }
+}
+
+/// Counts a connection until it is dropped.
+struct Open {
+    number: u64,
+    connections: Arc<Connections>,
+    stats: Arc<Stats>,
+}
+
+impl Drop for Open {
     fn drop(&mut self) {
+        lock(&self.connections.peers).remove(&self.number);
         self.stats.connections.take(1);
     }
 }
 
-impl Connection {
-    fn watched<T>(
-        &mut self,
-        polled: Poll<io::Result<T>>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            let next = Instant::now() + self.idle_limit;
-            self.timer.as_mut().reset(next);
-            return polled;
+async fn serve(
+    stream: TcpStream,
+    peer: Arc<Peer>,
+    router: Router,
+    idle_limit: Duration,
+    mut closing: watch::Receiver<bool>,
+) {
+    // A token is a small message that should not wait for the next one.
+    let _ = stream.set_nodelay(true);
+    let io = Connection {
+        stream,
+        peer: peer.clone(),
+        idle_limit,
+        idle: Box::pin(sleep(idle_limit)),
+        stall: Box::pin(sleep(STALL)),
+        is_stalled: false,
+    };
+    let service = TowerToHyperService::new(router.layer(Extension(peer.clone())));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(ARRIVAL)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = pin!(connection);
+    let closes = async move {
+        // The server is gone if this fails.
+        let _ = closing.wait_for(|closing| *closing).await;
+    };
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = peer.gives_way.notified() => {}
+        () = closes => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
         }
-        ready!(self.timer.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// A connection that is closed when its client does nothing for too long.
+struct Connection {
+    stream: TcpStream,
+    peer: Arc<Peer>,
+    idle_limit: Duration,
+    idle: Pin<Box<Sleep>>,
+    stall: Pin<Box<Sleep>>,
+    /// Whether an answer waits to be written.
+    is_stalled: bool,
 }
 
 impl AsyncRead for Connection {
@@ -107,7 +266,19 @@ impl AsyncRead for Connection {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.watched(polled, context)
+        if polled.is_ready() {
+            self.acts();
+            return polled;
+        }
+        ready!(self.idle.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl Connection {
+    fn acts(&mut self) {
+        let next = Instant::now() + self.idle_limit;
+        self.idle.as_mut().reset(next);
     }
 }
 
@@ -117,8 +288,26 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.watched(polled, context)
+        // The protocol's own answer to what is no request has no body.
+        let replaced = match self.peer.is_asked.load(Ordering::Relaxed) {
+            true => None,
+            false => refusal(bytes),
+        };
+        let polled =
+            Pin::new(&mut self.stream).poll_write(context, replaced.as_deref().unwrap_or(bytes));
+        if let Poll::Ready(written) = polled {
+            self.acts();
+            self.is_stalled = false;
+            return Poll::Ready(written.map(|count| match replaced {
+                Some(_) => bytes.len(),
+                None => count,
+            }));
+        }
+        if !std::mem::replace(&mut self.is_stalled, true) {
+            self.stall.as_mut().reset(Instant::now() + STALL);
+        }
+        ready!(self.stall.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -128,17 +317,27 @@ impl AsyncWrite for Connection {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
+}
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.watched(polled, context)
+/// An answer with OpenAI's object in the place of hyper's, which is only a head.
+fn refusal(bytes: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let (status, rest) = text.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
+    let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
+    if !status.is_client_error() || !rest.contains("content-length: 0\r\n") {
+        return None;
     }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
+    let message = match status {
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+            format!("the head of a request has more than {} KiB or 100 fields", BUFFER >> 10)
+        }
+        StatusCode::URI_TOO_LONG => "the path of a request is too long".to_owned(),
+        _ => "this is not a request of HTTP/1.1".to_owned(),
+    };
+    let body = ApiError::with(status, "malformed", message).body().to_string();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    Some(format!("{head}{body}").into_bytes())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use serve::chat::Template;
+use serve::model::Specials;
 
 use crate::toy::{Bytes, END, Server, Toy, events, post, receive, setup};
 
@@ -367,7 +368,7 @@ fn a_template_decides_whether_a_conversation_begins_with_a_mark() {
     // Ours is for models without a template: their texts begin as in training.
     assert_eq!(first(Template::plain(), Bytes::new()), 256);
     // Nor can a template write a mark that has no text.
-    assert_eq!(first(new(body), Bytes { specials: Vec::new() }), 256);
+    assert_eq!(first(new(body), Bytes { specials: Specials::default() }), 256);
 }
 
 /// Clients of agents and proxies send them with every request.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use serve::model::{Codec, Special};
+use serve::model::{Codec, Specials};
 use serve::text::{StopStrings, TextStream};
 
 /// Tokens are pieces of a text's bytes, in order. Some tokenizers return bytes, others text with � for what is none;
@@ -39,8 +39,8 @@ impl Codec for Pieces {
         &[]
     }
 
-    fn specials(&self) -> &[Special] {
-        &[]
+    fn specials(&self) -> &Specials {
+        Specials::none()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use serve::chat::Template;
 use serve::engine::Limits;
-use serve::model::{Codec, Model, Piece, Sampling, Special};
+use serve::model::{Codec, Model, Piece, Sampling, Special, Specials};
 use serve::server::{Setup, serve};
 
 pub(crate) const BOS: u32 = 256;
@@ -22,7 +22,7 @@ const VOCAB: usize = 260;
 /// Each byte is a token.
 #[derive(Debug)]
 pub(crate) struct Bytes {
-    pub(crate) specials: Vec<Special>,
+    pub(crate) specials: Specials,
 }
 
 impl Bytes {
@@ -30,7 +30,7 @@ impl Bytes {
         let special = |text: &str, id| Special { text: text.to_owned(), id };
         let specials =
             vec![special("<|bos|>", BOS), special("<|user|>", USER), special("<|end|>", END)];
-        Bytes { specials }
+        Bytes { specials: Specials::new(specials).unwrap() }
     }
 }
 
@@ -51,7 +51,7 @@ impl Codec for Bytes {
         &[EOS, END]
     }
 
-    fn specials(&self) -> &[Special] {
+    fn specials(&self) -> &Specials {
         &self.specials
     }
 }
