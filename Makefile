@@ -1,7 +1,7 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
 .PHONY: help libtorch build install wheel test-wheel release test test-nightly test-without-ext oracle test-transformers fuzz demo check \
-  gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode
+  gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode deny
 CARGO ?= cargo
 
 help: ## this list
@@ -51,7 +51,7 @@ oracle: libtorch ## ids, plans, bits of short runs, help and JSON of all command
 	$(CARGO) build
 	python3 tests/oracle.py --check
 
-test-transformers: libtorch ## exported folders and tokenizers in the real transformers, tokenizers and sentencepiece (their README makes an environment once: 5 minutes, 6 GB)
+test-transformers: libtorch ## exported folders and tokenizers in the real transformers, tokenizers and sentencepiece (their README makes an environment once, of wheels that were fetched by hash: 5 minutes, 6 GB, 9 meanwhile)
 	OMP_NUM_THREADS=1 $(CARGO) test --workspace --test transformers --test peers -- --nocapture
 
 test-serve: libtorch ## canonc serve with the real openai client and lm-eval (uses test-transformers' environment, or makes one: 5 minutes, 6 GB)
@@ -96,11 +96,15 @@ demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train b
 	$(CARGO) build --release
 	$(or $(CARGO_TARGET_DIR),target)/release/canonc demo
 
-check: libtorch ## formatting, lints with libtorch and without, the API documentation, a licence of each crate, and that a copy without ext/ compiles
+check: libtorch ## formatting, lints with libtorch and without, the API documentation, a licence of each crate, locks of Python packages, and that a copy without ext/ compiles
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy --workspace --test transformers --test clients --test peers -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --no-default-features --features ext -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
 	python3 tools/packaging/licences.py >/dev/null
+	python3 tools/packaging/lock_python.py --check
 	tools/without_ext.sh check
+
+deny: ## crates against deny.toml: licences, versions, sources, and known faults if their database can be had (builds cargo-deny once: a minute)
+	CARGO="$(CARGO)" tools/packaging/deny.sh

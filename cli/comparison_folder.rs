@@ -8,12 +8,13 @@ use disk::SMALL;
 use lab::comparison::{Comparison, Stop};
 use lab::experiment::Experiment;
 use lab::lock::Lock;
+use records::private::private;
 use records::run::{Paths, trained_elsewhere};
 use records::verify::{Subject, VerifyReport};
 
 use crate::fail::{Failure, shown};
 use crate::finished_runs::{FinishedRuns, folders};
-use crate::worker_claims;
+use crate::{output, worker_claims};
 use crate::workspace::{LOCKFILES, lock_at};
 
 /// Files that `canonc compare` writes beside the runs, each with a member of its lines if it has lines.
@@ -342,4 +343,17 @@ pub fn refuse_others(run: &Path) -> Result<(), Failure> {
     Err(failure.at(shown(run)).help(
         "restore the run's own folder from a copy, or move this one away, and `canonc compare` trains it again",
     ))
+}
+
+/// Warns of what a run's files say about the machine or its user. Earlier versions of canonc recorded it, under a seal.
+pub fn warn_of_private(run: &Path) -> Result<(), Failure> {
+    let private = private(&Paths::new(run))?;
+    if !private.is_empty() {
+        output::note(&format!(
+            "warning: {} has {}; whoever gets the run can read that, and taking it out breaks the run's seals",
+            shown(run),
+            private.join(", ")
+        ));
+    }
+    Ok(())
 }

@@ -19,8 +19,9 @@ use interop::tokenizer::Tokenizer;
 use runtime::weights::Weights;
 
 /// The packages that the clients need, with versions; torch and transformers as in the README of an exported folder.
-const PACKAGES: &[&str] =
-    &["openai==3.57.0", "lm-eval[api]==0.4.13", "torch==2.11.0", "transformers==5.24.0"];
+const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements.txt");
+/// Fetches them, and all that they need, by hash.
+const FETCH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wheels.sh");
 const NEEDED: &str = "import openai, lm_eval, tenacity, aiohttp, torch, transformers";
 
 /// The machine may be shared, and idle threads of a pool spin.
@@ -49,7 +50,7 @@ fn python() -> &'static PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
         if let Some(program) = named() {
-            assert!(imports(&program), "{} lacks some of {PACKAGES:?}", program.display());
+            assert!(imports(&program), "{} lacks some of {REQUIREMENTS}", program.display());
             return program;
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -64,9 +65,14 @@ fn python() -> &'static PathBuf {
                     "python3 -m venv does not work"
                 );
             }
+            let wheels = folder.join("clients-wheels");
+            let fetched = Command::new("bash").arg(FETCH).arg(&wheels).status();
+            assert!(fetched.is_ok_and(|status| status.success()), "{FETCH} does not work");
             let mut pip = Command::new(&python);
-            let got = pip.args(["-m", "pip", "install", "--quiet"]).args(PACKAGES).status();
-            assert!(got.is_ok_and(|status| status.success()), "pip cannot install {PACKAGES:?}");
+            pip.args(["-m", "pip", "install", "--quiet", "--no-index", "-r", REQUIREMENTS]);
+            let got = pip.arg("--find-links").arg(&wheels).status();
+            assert!(got.is_ok_and(|status| status.success()), "pip cannot install {REQUIREMENTS}");
+            fs::remove_dir_all(&wheels).unwrap();
         }
         python
     })

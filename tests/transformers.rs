@@ -2,8 +2,10 @@
 //! `torch.load`, and the README of an exported folder, followed word by word.
 //!
 //! The environment is made once, from that README, under the target folder, with packages of version 4 beside it; without
-//! it these tests fail. `cargo test` does not run them, since the environment takes five minutes and 6 GB;
-//! `make test-transformers` does, in CI. CANONC_TRANSFORMERS_PYTHON names another Python for all tests but the README's.
+//! it these tests fail. There pip sees no index, but wheels that were fetched by hash (`tests/wheels.sh`).
+//!
+//! `cargo test` does not run these tests, since the environment takes five minutes and 6 GB; `make test-transformers` does,
+//! in CI. CANONC_TRANSFORMERS_PYTHON names another Python for all tests but the README's.
 #![cfg(feature = "torch")]
 #![expect(clippy::print_stderr, reason = "says how far off numbers are")]
 
@@ -31,16 +33,10 @@ mod suites;
 mod trainer;
 
 const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy, lm_eval, peft, accelerate, importlib.util; importlib.util.find_spec(\"fla\").origin";
-const PACKAGES: [&str; 4] =
-    ["lm-eval==0.4.13", "peft==0.21.2", "accelerate==1.15.0", "fla-core==0.6.0"];
-/// The last `transformers` 4 and what it needs of its time; the rest is shared with the environment.
-const OLDER: [&str; 5] = [
-    "transformers==4.57.6",
-    "huggingface_hub==0.36.2",
-    "tokenizers==0.22.2",
-    "datasets==4.0.0",
-    "lm-eval==0.4.9",
-];
+const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements.txt");
+/// All packages of the environment with their hashes, and those of version 4.
+const LOCKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements.locked.txt");
+const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements-older.locked.txt");
 
 /// Plain Llamas: both RoPE layouts, with and without grouped queries, a tied head, heads that together are wider
 /// than the model with a larger RoPE base; and one that only the published code supports.
@@ -87,7 +83,7 @@ fn python() -> PathBuf {
     let Some(program) = named() else { return followed().clone() };
     assert!(
         imports(&program, NEEDED),
-        "CANONC_TRANSFORMERS_PYTHON = {} lacks torch, transformers, safetensors, numpy or {PACKAGES:?}",
+        "CANONC_TRANSFORMERS_PYTHON = {} lacks some of {REQUIREMENTS}",
         program.display()
     );
     program
@@ -99,12 +95,31 @@ fn block<'a>(text: &'a str, language: &str) -> &'a str {
     rest.split_once("```").unwrap().0
 }
 
+/// The file that says that the packages of a list are installed in a folder.
+fn mark(folder: &Path, list: &str) -> PathBuf {
+    let digest = blake3::hash(&fs::read(list).unwrap()).to_hex();
+    folder.join(format!("installed-{}", &digest[..16]))
+}
+
 /// The Python of an environment made by following the README of an exported folder.
 fn followed() -> &'static PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme");
         fs::create_dir_all(&home).unwrap();
+        let (wheels, installed) = (home.join("wheels"), mark(&home, LOCKED));
+        if !installed.exists() {
+            for older in [".venv", "transformers4"] {
+                let _ = fs::remove_dir_all(home.join(older));
+            }
+            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wheels.sh");
+            run(Path::new("bash"), &[script, &wheels.to_string_lossy()]).unwrap_or_else(|error| {
+                panic!(
+                    "the packages of {LOCKED} could not be fetched: {error}\n\
+                     help: install python3 with pip and venv, connect to a package index once and have 9 GB of room"
+                )
+            });
+        }
         let dir = archs_folder();
         let words = ["export", "a.canon", "--arch", "plain", "--weights", "plain.safetensors"];
         canonc(dir.path(), &[words.as_slice(), &["--to", "hf", "--out", "plain"]].concat());
@@ -115,23 +130,28 @@ fn followed() -> &'static PathBuf {
         let readme = fs::read_to_string(home.join("README.md")).unwrap();
         fs::write(home.join("load.py"), block(&readme, "python")).unwrap();
         fs::write(home.join("follow.sh"), block(&readme, "sh")).unwrap();
-        let output = Command::new("sh").args(["-e", "follow.sh"]).current_dir(&home).output().unwrap();
+        let mut follow = Command::new("sh");
+        follow.args(["-e", "follow.sh"]).current_dir(&home);
+        follow.env("PIP_NO_INDEX", "1").env("PIP_FIND_LINKS", &wheels);
+        let output = follow.output().unwrap();
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(
             output.status.success(),
             "the README could not be followed in {}: {stderr}\n\
-             help: install python3 with pip and venv, connect to a package index once and have 6 GB of room",
+             help: {REQUIREMENTS} has to have the versions that the README names",
             home.display()
         );
         assert_eq!(stdout.lines().last(), Some("[1, 3, 97]"), "{stdout}{stderr}");
         let python = home.join(".venv/bin/python");
-        // Before any test uses the environment, and with the README's versions: alone, pip would take newer ones.
-        let (_, wanted) = block(&readme, "sh").split_once("pip install ").unwrap();
-        let mut words = vec!["-m", "pip", "install"];
-        words.extend(PACKAGES);
-        words.extend(wanted.lines().next().unwrap().split_whitespace());
-        run(&python, &words).unwrap_or_else(|error| panic!("{error}"));
+        // Before any test uses the environment.
+        if !installed.exists() {
+            let links = wheels.to_string_lossy();
+            let words = ["-m", "pip", "install", "--no-index", "--find-links", &links, "-r", REQUIREMENTS];
+            run(&python, &words).unwrap_or_else(|error| panic!("{error}"));
+            fs::remove_dir_all(&wheels).unwrap();
+            fs::write(&installed, "").unwrap();
+        }
         assert!(imports(&python, NEEDED), "{} lacks what the tests need", python.display());
         python
     })
@@ -142,14 +162,13 @@ fn older() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme/transformers4");
-        // The last thing that pip writes there.
-        if !folder.join("complete").exists() {
+        let installed = mark(&folder, OLDER);
+        if !installed.exists() {
             let target = folder.to_string_lossy();
-            let mut words =
-                vec!["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
-            words.extend(OLDER);
+            let words = ["-m", "pip", "install", "--no-deps", "--upgrade", "--target", &target];
+            let words = [words.as_slice(), &["--require-hashes", "-r", OLDER]].concat();
             run(&python(), &words).unwrap_or_else(|error| panic!("{error}"));
-            fs::write(folder.join("complete"), "").unwrap();
+            fs::write(&installed, "").unwrap();
         }
         folder
     })

@@ -139,6 +139,9 @@ pub fn report(args: &ReportArgs) -> Outcome {
     for line in &report.left_out {
         output::note(&format!("left out: {line}"));
     }
+    for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
+        comparison_folder::warn_of_private(&run.folder)?;
+    }
     if let Some(folder) = &args.tensorboard {
         for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
             let of_run = out::named(folder, &run.experiment.name, unfinished(run))?;

@@ -36,6 +36,7 @@ pub mod platform;
 pub mod progress;
 pub mod model_folder;
 pub mod run;
+pub mod private;
 pub mod attest;
 pub mod checkpoint;
 pub mod init;

@@ -12,7 +12,7 @@ use std::fmt;
 pub use memory::{
     MemoryLimit, memory_limit, page_faults_of, peak_memory, peak_memory_of, resident_memory,
 };
-pub use variables::{Effect, UNRECORDED, effect};
+pub use variables::{Effect, UNRECORDED, effect, recorded};
 
 /// The instruction sets that ATen can be limited to. They give different results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -164,7 +164,7 @@ pub fn observe_host() -> Host {
         env: std::env::vars_os()
             .filter_map(|(name, value)| {
                 let name = name.into_string().ok()?;
-                let value = variables::recorded(&name, &value.to_string_lossy())?;
+                let value = recorded(&name, &value.to_string_lossy())?;
                 Some((name, value))
             })
             .collect(),

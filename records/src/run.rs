@@ -14,7 +14,7 @@ mod seal;
 mod watch;
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -32,7 +32,7 @@ pub(crate) use watch::in_place;
 pub use elsewhere::{refuse_elsewhere, trained_elsewhere};
 pub use owner::{belongs, experiment_from_text, lock_from_text, of_another_version};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
-use watch::Watched;
+use watch::{FolderPlace, Watched};
 
 /// The file in a run's `checkpoints/` that names the newest checkpoint.
 pub const POINTER: &str = "latest";
@@ -116,6 +116,7 @@ impl Paths {
 pub struct RunFolder {
     /// The names in the folder.
     pub paths: Paths,
+    place: FolderPlace,
     /// The system releases this file's lock however the process ends.
     writer: File,
     watched: Mutex<Watched>,
@@ -156,7 +157,8 @@ impl RunFolder {
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sweep(&paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sync_folder(folder).and_then(|()| sync_folder(parent(folder))).map_err(io(folder))?;
-        Ok(RunFolder { paths, writer, watched: Mutex::default() })
+        let place = FolderPlace::of(folder).map_err(io(folder))?;
+        Ok(RunFolder { paths, place, writer, watched: Mutex::default() })
     }
 
     /// Writes a file of the run, unless it already has this content.
@@ -188,6 +190,8 @@ impl RunFolder {
     /// Refuses to go on if another program has changed a log or taken the writer's file away; with `contents`, every byte of
     /// them is compared.
     pub fn check(&self, contents: bool) -> Result<(), Problem> {
+        self.place.check(&self.paths.folder)?;
+        refuse_links(&self.paths)?;
         in_place(&self.writer, &self.paths.writer())?;
         self.watched().check(contents)
     }

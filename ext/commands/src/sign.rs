@@ -58,5 +58,6 @@ pub fn sign(args: &SignArgs) -> Outcome {
         signer.fingerprint(),
         shown(&folder)
     ));
+    comparison_folder::warn_of_private(&folder)?;
     Ok(Exit::Fine)
 }

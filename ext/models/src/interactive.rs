@@ -118,7 +118,8 @@ impl With {
                 continue;
             }
             messages.push(message("user", &line));
-            let ids = template.tokens(&Conversation::new(messages.clone()), &self.prompts);
+            let text = template.render(&Conversation::new(messages.clone()), &self.prompts);
+            let ids = text.and_then(|text| template.tokens(&text, &self.prompts));
             let begun = ids.map_err(|error| Failure::bad_input(error.message));
             let mut text = match begun.and_then(|ids| self.begin(&ids)) {
                 Ok(begun) => begun,

@@ -141,7 +141,11 @@ impl Template {
     }
 
     /// The prompt of a conversation, in which no message spells a special token.
-    fn render(&self, conversation: &Conversation, codec: &dyn Codec) -> Result<String, ApiError> {
+    pub fn render(
+        &self,
+        conversation: &Conversation,
+        codec: &dyn Codec,
+    ) -> Result<String, ApiError> {
         let Conversation {
             messages,
             tools,
@@ -177,17 +181,12 @@ impl Template {
         }
     }
 
-    /// The tokens of a conversation.
-    pub fn tokens(
-        &self,
-        conversation: &Conversation,
-        codec: &dyn Codec,
-    ) -> Result<Vec<u32>, ApiError> {
-        let text = self.render(conversation, codec)?;
+    /// The tokens of a rendered conversation.
+    pub fn tokens(&self, text: &str, codec: &dyn Codec) -> Result<Vec<u32>, ApiError> {
         let refuse = |error: String| ApiError::field("messages", error);
-        let mut ids = match codec.encode_template(&text) {
+        let mut ids = match codec.encode_template(text) {
             Some(ids) => ids.map_err(refuse)?,
-            None => pieces(&text, codec).map_err(refuse)?,
+            None => pieces(text, codec).map_err(refuse)?,
         };
         // A template decides alone whether a text begins with a mark, as in `apply_chat_template`. Ours, and one for a
         // tokenizer in which no text spells the mark, cannot write it.

@@ -94,6 +94,10 @@ const SMALL: usize = 64 << 10;
 /// How long no byte of a request may arrive.
 const PAUSE: Duration = Duration::from_secs(5);
 
+/// Bytes of a text that is tokenized whatever the context, and bytes that a token may have in longer ones.
+const TEXT: usize = 1 << 20;
+const TOKEN: usize = 16;
+
 /// Memory of the values of one request.
 const VALUES: usize = 64 << 20;
 
@@ -548,6 +552,7 @@ impl App {
     /// The tokens of a text.
     fn encode(&self, name: &str, text: &str, marked: bool) -> Result<Vec<u32>, ApiError> {
         let codec = self.codec(name)?;
+        self.check_length(name, text)?;
         let mut ids: Vec<u32> = codec.before().filter(|_| marked).into_iter().collect();
         ids.extend(codec.encode(text).map_err(|message| ApiError::field(name, message))?);
         Ok(ids)
@@ -564,7 +569,21 @@ impl App {
             );
             return Err(too_long("messages", message));
         }
-        self.setup.template.tokens(conversation, codec)
+        let text = self.setup.template.render(conversation, codec)?;
+        self.check_length("messages", &text)?;
+        self.setup.template.tokens(&text, codec)
+    }
+
+    /// Refuses a text that cannot fit the context: tokenizers take up to a hundred times its bytes.
+    fn check_length(&self, name: &str, text: &str) -> Result<(), ApiError> {
+        let (bytes, context) = (text.len(), self.setup.context);
+        if bytes <= context.saturating_mul(TOKEN).max(TEXT) {
+            return Ok(());
+        }
+        let message = format!(
+            "`{name}` is a text of {bytes} bytes, but this server computes at most {context} tokens of a sequence"
+        );
+        Err(too_long(name, message))
     }
 
     /// Refuses more texts than may wait.

@@ -3,6 +3,8 @@
 
 #[path = "serve/engine.rs"]
 mod engine;
+#[path = "serve/hostile.rs"]
+mod hostile;
 #[path = "serve/http.rs"]
 mod http;
 #[path = "serve/refusals.rs"]

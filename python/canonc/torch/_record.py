@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 import socket
 import time
 import tomllib
@@ -30,8 +31,9 @@ _CHAIN = "canonc.external.v1"
 _PARTS = ("weights", "first_moment", "second_moment")
 #: Kernels of packages whose products of f32 are TF32 on GPUs.
 _TF32 = ("fla ", "mamba_ssm ")
-#: Environment variables that can change results or speed.
+#: Environment variables that can change results or speed. Only values of words, numbers, commas and colons are recorded: a run is published.
 _ENVIRONMENT = ("NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "FLA_USE_TMA")
+_SETTING = re.compile(r"(?:[A-Za-z0-9]{0,16}[,:;^]?){1,8}")
 
 
 def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, Any]:
@@ -86,7 +88,8 @@ def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, 
         known["versions.nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
         known["machine.gpu"] = torch.cuda.get_device_name(device)
         known["machine.gpus"] = world
-    known |= {f"environment.{name}": os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    set_here = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    known |= {f"environment.{name}": value if _SETTING.fullmatch(value) else "not recorded" for name, value in set_here.items()}
     return known | more
 
 

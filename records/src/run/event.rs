@@ -1,6 +1,7 @@
 //! The events of a run, each a line of `events.jsonl` with the time and the process.
 //!
-//! These lines are not evidence and no result depends on them; every automatic decision is among them.
+//! These lines are not evidence and no result depends on them; every automatic decision is among them. A run is published
+//! with them, so they name no folders of this machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -76,14 +77,14 @@ impl Event {
             }
             Event::MetricsCut { line } => json!({"event": "metrics cut", "line": line}),
             Event::CheckpointRefused { name, why } => {
-                json!({"event": "checkpoint refused", "name": name, "why": why})
+                json!({"event": "checkpoint refused", "name": name, "why": without_folders(why)})
             }
             Event::SavesAlone { rank } => json!({"event": "saves alone", "rank": rank}),
             Event::Proved { step, lines } => {
                 json!({"event": "proved", "step": step, "lines": lines})
             }
             Event::Interrupted { step } => json!({"event": "interrupted", "step": step}),
-            Event::Failed { step, why } => json!({"event": "failed", "step": step, "why": why}),
+            Event::Failed { step, why } => json!({"event": "failed", "step": step, "why": without_folders(why)}),
             Event::Diverged { step, why } => {
                 json!({"event": "diverged", "step": step, "why": why})
             }
@@ -94,5 +95,38 @@ impl Event {
             members.insert("process".to_owned(), json!(std::process::id()));
         }
         line.to_string()
+    }
+}
+
+/// A text without the folders of absolute paths: `…/b` of `/home/a/b`.
+fn without_folders(text: &str) -> String {
+    let mut shown = String::new();
+    for word in text.split_inclusive(|c: char| c.is_whitespace() || "`'\"()[]{},;=".contains(c)) {
+        match word.split_once('/').filter(|(before, _)| before.is_empty()) {
+            Some((_, rest)) => {
+                let name = rest.rsplit('/').next().unwrap_or(rest);
+                shown.push_str("…/");
+                shown.push_str(name);
+            }
+            None => shown.push_str(word),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_paths_lose_their_folders() {
+        for (text, shown) in [
+            ("/home/a/b.index cannot be read", "…/b.index cannot be read"),
+            ("`/tmp/x/`: no room (/dev/sda1)", "`…/`: no room (…/sda1)"),
+            ("runs/a/b is not /c", "runs/a/b is not …/c"),
+            ("path=/a/b, 3 tokens/s", "path=…/b, 3 tokens/s"),
+        ] {
+            assert_eq!(without_folders(text), shown);
+        }
     }
 }

@@ -117,6 +117,28 @@ impl WatchedLog {
     }
 }
 
+/// The folder at a path, or the link to one.
+#[derive(Debug)]
+pub(super) struct FolderPlace(std::fs::Metadata);
+
+impl FolderPlace {
+    pub(super) fn of(folder: &Path) -> io::Result<FolderPlace> {
+        std::fs::symlink_metadata(folder).map(FolderPlace)
+    }
+
+    /// Refuses to go on if another folder or a link is in its place: what is written would be elsewhere.
+    pub(super) fn check(&self, folder: &Path) -> Result<(), Problem> {
+        match std::fs::symlink_metadata(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(changed(folder, "it is missing"))
+            }
+            Err(error) => Err(cannot_write(folder, &error)),
+            Ok(now) if is_same(&self.0, &now) => Ok(()),
+            Ok(_) => Err(changed(folder, "another folder or a link is in its place")),
+        }
+    }
+}
+
 /// Refuses to go on if an open file is no longer the one at its path.
 pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), Problem> {
     match std::fs::symlink_metadata(path) {

@@ -11,6 +11,10 @@ use super::{Entries, StorageKind};
 
 /// The maximum size of a pickle in bytes.
 pub(super) const MAX_PICKLE: u64 = 16 << 20;
+/// The maximum number of instructions: about 45 for a tensor. Each can make a value of a hundred bytes.
+const MAX_INSTRUCTIONS: usize = 3 << 19;
+/// About the bytes of the value that a pickle makes, which can name a part of it many times.
+const MAX_VALUE: usize = 64 << 20;
 /// The maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 32;
 /// The maximum number of axes of a tensor.
@@ -100,8 +104,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Item, String> {
     if machine.at != bytes.len() {
         return Err(format!("{} bytes follow the end of its pickle", bytes.len() - machine.at));
     }
-    // Sharing recalls a text by its name, so the unfolded value is at most a few times the pickle.
-    let mut budget = 8 * bytes.len() + (1 << 16);
+    let mut budget = MAX_VALUE;
     machine.item(&root, 0, &mut budget)
 }
 
@@ -217,7 +220,7 @@ impl<'a> Machine<'a> {
                 ));
             }
         }
-        loop {
+        for _ in 0..MAX_INSTRUCTIONS {
             let at = self.at;
             match self.byte()? {
                 b'.' => {
@@ -230,6 +233,7 @@ impl<'a> Machine<'a> {
                 opcode => self.execute(opcode, at)?,
             }
         }
+        Err(format!("its pickle has more than {MAX_INSTRUCTIONS} instructions"))
     }
 
     /// Executes the opcode at byte `at`.
@@ -455,7 +459,8 @@ impl<'a> Machine<'a> {
         if depth > MAX_DEPTH {
             return Err(format!("it is nested more than {MAX_DEPTH} deep"));
         }
-        *budget = budget.checked_sub(1).ok_or("it contains itself too often")?;
+        let size = size_of::<Item>() + size_of::<String>();
+        *budget = budget.checked_sub(size).ok_or("it contains itself too often")?;
         Ok(match cell {
             Cell::None => Item::None,
             Cell::Bool(b) => Item::Bool(*b),

@@ -176,6 +176,10 @@ impl Server {
         Server { address, end, thread: Some(thread) }
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Says that it should end; it ends when its answers are finished.
     pub(crate) fn call_to_end(&self) {
         self.end.store(true, Ordering::Relaxed);
