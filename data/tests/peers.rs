@@ -25,11 +25,14 @@ fn number(variable: &str, default: &str) -> String {
 fn python() -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tokenizers");
     let python = home.join("bin/python");
-    if !home.join("complete").exists() {
-        run(Path::new("python3"), &["-m", "venv", &home.to_string_lossy()]);
-        let words = ["tokenizers==0.23.3", "sentencepiece==0.2.3", "protobuf"];
-        run(&python, &[&["-m", "pip", "install", "-q"], &words[..]].concat());
-        fs::write(home.join("complete"), "").unwrap();
+    let locked = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements.locked.txt");
+    // Made again for another list.
+    let complete = home.join("complete");
+    let list = fs::read(locked).unwrap();
+    if fs::read(&complete).ok().as_ref() != Some(&list) {
+        run(Path::new("python3"), &["-m", "venv", "--clear", &home.to_string_lossy()]);
+        run(&python, &["-m", "pip", "install", "-q", "--require-hashes", "-r", locked]);
+        fs::write(complete, list).unwrap();
     }
     python
 }

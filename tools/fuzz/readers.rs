@@ -3,6 +3,7 @@
 
 #![no_main]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ use data::text::tokenizer::{Kind, MarkNames, Tokenizer, TokenizerKind};
 /// A reader that takes the bytes of a file.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 23] = [
+const READERS: [(&str, Reader); 27] = [
     ("allowed", |bytes| drop(text(bytes).map(sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
@@ -41,6 +42,10 @@ const READERS: [(&str, Reader); 23] = [
     ("jsonl", |bytes| table("a.jsonl", bytes)),
     ("lock", |bytes| drop(lab::lock::read_bytes("file", bytes))),
     ("log", |bytes| drop(logs::parse("file", bytes, &logs::Names::default()))),
+    ("lsp", |bytes| {
+        let (incoming, _messages) = crossbeam_channel::unbounded();
+        drop(lsp::transport::read(&mut &*bytes, &mut Vec::new(), &incoming));
+    }),
     ("metrics", |bytes| drop(records::metrics::read(&file("metrics.jsonl", bytes)))),
     ("parquet", |bytes| table("a.parquet", bytes)),
     ("plain", |bytes| table("a.txt", bytes)),
@@ -53,18 +58,76 @@ const READERS: [(&str, Reader); 23] = [
         drop(lab::recipe::read(&sources, file));
         drop(lab::recipe::comparison::read(&sources, file));
     }),
+    ("request", request),
     ("safetensors", |bytes| {
         drop(interop::store::Store::single(&file("model.safetensors", bytes)));
     }),
     ("sentencepiece", |bytes| tokenizer(Kind::File(TokenizerKind::SentencePiece), bytes)),
+    ("shards", |bytes| {
+        let folder = file("model.safetensors.index.json", bytes);
+        drop(interop::store::Store::open(&folder));
+    }),
     ("signature", |bytes| drop(text(bytes).map(|text| sign::check(b"message", text)))),
     ("table", |bytes| drop(text(bytes).map(|text| audit::table("table.tsv", text)))),
+    ("template", |bytes| {
+        let Some(text) = text(bytes) else { return };
+        let Ok(template) = serve::chat::Template::new(text, BTreeMap::new()) else { return };
+        drop(template.render(&conversation(), &Characters));
+    }),
     ("trainer", |bytes| drop(text(bytes).map(lab::trainer::TrainerRecord::parse))),
     ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];
 
 fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
+}
+
+/// A tokenizer with one token.
+struct Characters;
+
+impl serve::model::Codec for Characters {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        Ok(text.bytes().map(u32::from).collect())
+    }
+
+    fn decode(&self, _: &[u32]) -> Result<Vec<u8>, String> {
+        Ok(Vec::new())
+    }
+
+    fn before(&self) -> Option<u32> {
+        None
+    }
+
+    fn ends(&self) -> &[u32] {
+        &[]
+    }
+
+    fn specials(&self) -> &serve::model::Specials {
+        serve::model::Specials::none()
+    }
+}
+
+/// A conversation of some turns, for templates.
+fn conversation() -> serve::chat::Conversation {
+    let turns = ["system", "user", "assistant", "user"];
+    serve::chat::Conversation::new(
+        turns.iter().map(|role| serve::chat::message(role, "Some words, 12 numbers.")).collect(),
+    )
+}
+
+/// The body of a request, as each route reads it.
+fn request(bytes: &[u8]) {
+    use serve::request::{Chat, Completion, Detokenize, Tokenize, ordered_values, values};
+    if let Ok(value) = values(bytes) {
+        drop(Completion::read(value.clone()));
+        drop(Detokenize::read(value));
+    }
+    if let Ok(read) = ordered_values(bytes) {
+        drop(Tokenize::read(read.value.clone(), &read.ordered));
+        if let Ok(chat) = Chat::read(read.value, &read.ordered) {
+            drop(serve::chat::Template::plain().render(&chat.conversation, &Characters));
+        }
+    }
 }
 
 /// Writes the bytes to a file of that name; all inputs of a process share one folder.

@@ -30,7 +30,7 @@ mod outline;
 mod document;
 mod client;
 mod answer;
-mod transport;
+pub mod transport;
 mod server;
 mod sitter;
 mod grammar;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// Messages that wait in either direction.
 const WAITING: usize = 64;
 /// Most bytes of a message: a document of the largest size, with every character escaped.
-const MAX_BODY: u64 = 256 << 20;
+const MAX_BODY: u64 = 32 << 20;
 /// Most bytes of a line of a header.
 const MAX_HEADER: u64 = 8 << 10;
 
@@ -41,8 +41,13 @@ fn write(outgoing: &Receiver<Message>) {
     }
 }
 
-/// Passes on messages up to `exit` or the end of the input.
-fn read(from: &mut dyn BufRead, to: &mut dyn Write, incoming: &Sender<Message>) -> io::Result<()> {
+/// Passes on messages up to `exit` or the end of the input, and answers what is no message. An error if the input is not the
+/// protocol.
+pub fn read(
+    from: &mut dyn BufRead,
+    to: &mut dyn Write,
+    incoming: &Sender<Message>,
+) -> io::Result<()> {
     while let Some(body) = body(from)? {
         match message(&body) {
             Ok(message) => {

@@ -2,11 +2,70 @@
 //! is refused by name, unless its value is the one that changes nothing. A field that the server does not know is left
 //! out, and named in a header of the answer.
 
+use axum::http::StatusCode;
 use serde_json::{Map, Value};
 
 use crate::chat::Conversation;
 use crate::error::ApiError;
 use crate::model::{Penalties, Sampling};
+
+/// Most memory of the values of one request.
+const VALUES: usize = 64 << 20;
+
+/// A request's body: its fields, and the same object with its keys in the order of the text.
+#[derive(Debug)]
+pub struct Read {
+    /// Its fields.
+    pub value: Value,
+    /// The object in order.
+    pub ordered: jinja::Value,
+}
+
+/// The JSON of a body, if its values take little enough memory.
+pub fn values(bytes: &[u8]) -> Result<Value, ApiError> {
+    let memory = memory_of_values(bytes);
+    if memory > VALUES {
+        let message = format!(
+            "the request has so many values that they take about {} MiB of memory; the limit is {}",
+            memory >> 20,
+            VALUES >> 20
+        );
+        return Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+    }
+    serde_json::from_slice(bytes).map_err(|error| not_json(&error))
+}
+
+/// The same, with the order of its keys.
+pub fn ordered_values(bytes: &[u8]) -> Result<Read, ApiError> {
+    let value = values(bytes)?;
+    let text = std::str::from_utf8(bytes).map_err(|error| not_json(&error))?;
+    let ordered = jinja::Value::from_json(text).map_err(|error| not_json(&error))?;
+    Ok(Read { value, ordered })
+}
+
+/// About the bytes that the values of a JSON text take in memory, besides those of their texts: up to a hundred times as many
+/// as in the text.
+fn memory_of_values(bytes: &[u8]) -> usize {
+    let (mut memory, mut is_text, mut is_escaped) = (0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_text => is_escaped = true,
+            b'"' => is_text = !is_text,
+            _ if is_text => {}
+            // A node of a map, the smallest list and a value.
+            b'{' => memory += 700,
+            b'[' => memory += 160,
+            b',' => memory += 64,
+            _ => {}
+        }
+    }
+    memory
+}
+
+fn not_json(error: &dyn std::fmt::Display) -> ApiError {
+    ApiError::bad(format!("the body is not JSON: {error}"))
+}
 
 /// Most prompts of a request.
 pub const MAX_PROMPTS: usize = 128;

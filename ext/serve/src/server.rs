@@ -27,7 +27,7 @@ use crate::chat::{Conversation, Template};
 use crate::engine::{Engine, Job, JobQueue, Limits, Refusal};
 use crate::error::ApiError;
 use crate::model::{Codec, Model};
-use crate::request::{self, Chat, Common, Completion, Prompt};
+use crate::request::{self, Chat, Common, Completion, Prompt, Read, ordered_values, values};
 use crate::socket::{ARRIVAL, Acceptor, Answer, Connections, Peer};
 use crate::stats::Stats;
 use crate::stream::{Answering, PromptTokens, collect, pieces};
@@ -97,9 +97,6 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a text that is tokenized whatever the context, and bytes that a token may have in longer ones.
 const TEXT: usize = 1 << 20;
 const TOKEN: usize = 16;
-
-/// Memory of the values of one request.
-const VALUES: usize = 64 << 20;
 
 /// Serves until `end` is set. The model stays on this thread.
 pub fn serve<M: Model>(
@@ -319,12 +316,6 @@ fn with_ignored(mut response: Response, ignored: &[String]) -> Response {
         response.headers_mut().insert(HeaderName::from_static("x-ignored-fields"), names);
     }
     response
-}
-
-/// A request's body: its fields, and the same object with its keys in the order of the text.
-struct Read {
-    value: Value,
-    ordered: jinja::Value,
 }
 
 impl App {
@@ -706,52 +697,6 @@ impl App {
 struct Received {
     bytes: Vec<u8>,
     _room: Option<OwnedSemaphorePermit>,
-}
-
-/// The JSON of a request.
-fn values(bytes: &[u8]) -> Result<Value, ApiError> {
-    let memory = memory_of_values(bytes);
-    if memory > VALUES {
-        let message = format!(
-            "the request has so many values that they take about {} MiB of memory; the limit is {}",
-            memory >> 20,
-            VALUES >> 20
-        );
-        return Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
-    }
-    serde_json::from_slice(bytes).map_err(|error| not_json(&error))
-}
-
-/// The same, with the order of its keys.
-fn ordered_values(bytes: &[u8]) -> Result<Read, ApiError> {
-    let value = values(bytes)?;
-    let text = std::str::from_utf8(bytes).map_err(|error| not_json(&error))?;
-    let ordered = jinja::Value::from_json(text).map_err(|error| not_json(&error))?;
-    Ok(Read { value, ordered })
-}
-
-/// About the bytes that the values of a JSON text take in memory, besides those of their texts: up to a hundred times as many
-/// as in the text.
-fn memory_of_values(bytes: &[u8]) -> usize {
-    let (mut memory, mut is_text, mut is_escaped) = (0, false, false);
-    for byte in bytes {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if is_text => is_escaped = true,
-            b'"' => is_text = !is_text,
-            _ if is_text => {}
-            // A node of a map, the smallest list and a value.
-            b'{' => memory += 700,
-            b'[' => memory += 160,
-            b',' => memory += 64,
-            _ => {}
-        }
-    }
-    memory
-}
-
-fn not_json(error: &dyn std::fmt::Display) -> ApiError {
-    ApiError::bad(format!("the body is not JSON: {error}"))
 }
 
 fn too_long(name: &str, message: String) -> ApiError {

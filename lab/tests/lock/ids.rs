@@ -239,10 +239,9 @@ fn python_with_packages() -> Result<PathBuf, String> {
         out.status.success().then_some(()).ok_or(output)
     };
     run(&system, &["-m", "venv", home.to_str().unwrap()])?;
-    run(
-        &python,
-        &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "blake3==1.0.5"],
-    )?;
+    let locked = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/requirements.locked.txt");
+    let quietly = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(&python, &[quietly.as_slice(), &["--require-hashes", "-r", locked]].concat())?;
     has_packages(&python).then_some(python).ok_or("Python is older than 3.11".to_owned())
 }
 
