@@ -88,7 +88,11 @@ impl Failure {
 
     /// Error for a file that could not be read, with the reason.
     pub fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-        Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
+        let path = shown(path);
+        match disk::is_of_machine(error) {
+            true => Failure::machine(format!("`{path}` cannot be read: {error}")),
+            false => Failure::bad_input(format!("`{path}` cannot be read: {}", reason(error))),
+        }
     }
 
     /// Error for a file that could not be written, with the reason. A path of the wrong kind is bad usage.

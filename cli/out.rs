@@ -72,7 +72,7 @@ pub fn check(path: &Path, kind: OutputKind) -> Result<(), Failure> {
         ))
         .help("name a file, or /dev/stdout"));
     }
-    if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
+    if found.is_file() && found.len() > 0 && !is_ours(path, kind)? {
         return Err(Failure::bad_input(format!(
             "`{}` exists and does not look like {} written by canonc",
             shown(path),
@@ -168,10 +168,10 @@ impl OutputKind {
 }
 
 /// Whether canonc wrote the file, judged by its first bytes.
-fn is_ours(path: &Path, kind: OutputKind) -> bool {
-    let Ok(start) = beginning(path) else { return false };
+fn is_ours(path: &Path, kind: OutputKind) -> Result<bool, Failure> {
+    let start = beginning(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let text = String::from_utf8_lossy(&start);
-    match kind {
+    Ok(match kind {
         OutputKind::Lock => lock::source_of(&text).is_some(),
         OutputKind::Page => {
             let title =
@@ -209,7 +209,7 @@ fn is_ours(path: &Path, kind: OutputKind) -> bool {
                 .any(|window| window == version)
                 && path.extension().is_some_and(|extension| extension == "canonc")
         }
-    }
+    })
 }
 
 /// A key that only some lines of answers have.

@@ -40,15 +40,17 @@ pub(crate) fn replay(
 ) {
     // An unreadable lock is in the report already.
     let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
-    let told = if trained_elsewhere(&Paths::new(folder)) {
-        spot_checked(folder, &experiment, &text, given, amount, report)
-    } else {
-        let steps = match amount {
-            ReplayAmount::Usual => Some(USUAL),
-            ReplayAmount::Steps(steps) => Some(steps),
-            ReplayAmount::All => None,
-        };
-        replayed(folder, &experiment, &text, given, steps).map(|replayed| replayed.tell(report))
+    let told = match trained_elsewhere(&Paths::new(folder)) {
+        Err(unread) => Err(unread.into()),
+        Ok(true) => spot_checked(folder, &experiment, &text, given, amount, report),
+        Ok(false) => {
+            let steps = match amount {
+                ReplayAmount::Usual => Some(USUAL),
+                ReplayAmount::Steps(steps) => Some(steps),
+                ReplayAmount::All => None,
+            };
+            replayed(folder, &experiment, &text, given, steps).map(|replayed| replayed.tell(report))
+        }
     };
     if let Err(Failure { message, help, .. }) = told {
         let reasons: Vec<String> = message.into_iter().chain(help).collect();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use dsl::Problem;
 use interop::record::ImportRecord;
 use interop::source::file_of;
 use lab::experiment::Experiment;
@@ -48,13 +49,14 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
     let run = Paths::new(folder);
     let folder = shown(folder);
     let broken = |message: String| {
-        Failure::finding(message)
-            .help(format!("`canonc verify {folder}` lists the faults of the run"))
+        Problem::finding(message, format!("`canonc verify {folder}` lists the faults of the run"))
     };
     let latest = match checkpoint::pointer(&run.checkpoints())? {
         Pointer::To(latest) => latest,
         Pointer::Unreadable(_) => {
-            return Err(broken(format!("`latest` of the run in `{folder}` names no checkpoint")));
+            return Err(
+                broken(format!("`latest` of the run in `{folder}` names no checkpoint")).into()
+            );
         }
         Pointer::None => {
             return Err(Failure::bad_input(format!("the run in `{folder}` has no checkpoint yet"))
@@ -62,9 +64,9 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
         }
     };
     let saved = run.checkpoints().join(&latest);
-    if let Some(attested) = attestation(&run) {
+    if let Some(attested) = attestation(&run)? {
         let manifest = checkpoint::manifest_of(&saved, attested.trainer_digest())
-            .map_err(|fault| broken(format!("{latest}: {fault}")))?;
+            .map_err(|refusal| refusal.problem(|fault| broken(format!("{latest}: {fault}"))))?;
         if attested.diverged.is_none() {
             refuse_unattested(&run, &saved, &manifest, &attested)?;
         }
@@ -182,9 +184,11 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
     let folder = real.as_deref().and_then(Path::parent);
     let saved = folder.filter(|folder| has_manifest(folder) || run_of(path).is_some());
     let Some(saved) = saved else { return Ok(()) };
-    checkpoint::intact(saved, Part::Weights).map_err(|fault| {
-        let name = shown(path);
-        Failure::finding(format!("`{name}` is not what its checkpoint says it is: {fault}"))
-            .help("restore it from a copy, or copy it elsewhere to use it as plain weights")
-    })
+    let wrong = |fault: &str| {
+        Problem::finding(
+            format!("`{}` is not what its checkpoint says it is: {fault}", shown(path)),
+            "restore it from a copy, or copy it elsewhere to use it as plain weights",
+        )
+    };
+    Ok(checkpoint::intact(saved, Part::Weights).map_err(|refusal| refusal.problem(wrong))?)
 }

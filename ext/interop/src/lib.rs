@@ -66,7 +66,7 @@ use dsl::Problem;
 /// An error while reading a file.
 pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> Problem {
     let message = format!("it cannot be read: {error}");
-    Problem::input(message, "name a file that exists and is readable").at(shown(path))
+    disk::cannot_read(error, message, "name a file that exists and is readable").at(shown(path))
 }
 
 /// An error while writing a file.
