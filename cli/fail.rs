@@ -97,6 +97,9 @@ impl Failure {
 
     /// Error for a file that could not be written, with the reason. A path of the wrong kind is bad usage.
     pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+        if let Some(problem) = disk::not_durable(error, format!("`{}`", shown(path))) {
+            return problem.into();
+        }
         let message = format!("`{}` cannot be written: {}", shown(path), reason(error));
         match disk::is_wrong_path(error) {
             true => Failure::bad_input(message).help("name another path"),

@@ -41,7 +41,8 @@ use checked::read_at;
 use content::Content;
 use dsl::Problem;
 pub use replace::{
-    UNFINISHED, create_anew, parent, replace, replace_with, sweep, sync_folder, unfinished,
+    UNFINISHED, create_anew, create_folder_held, not_durable, parent, rename_synced, replace,
+    replace_with, sweep, sweep_abandoned, sync_folder, unfinished, unfinished_folder,
 };
 
 /// Maximum bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
@@ -333,6 +334,59 @@ mod tests {
         assert_eq!(written.unwrap().unwrap(), 3);
         assert_eq!(read_text(&path, 5).unwrap(), "new");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_and_what_a_live_one_writes_is_not() {
+        use std::io::Write as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let names = || {
+            let entries = std::fs::read_dir(folder.path()).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let kept = [".o.12.partial.txt", ".unfinished-plan.txt", "o.12.partial"];
+        for name in kept {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::write(at(".unfinished-12-0"), "half").unwrap();
+        std::fs::create_dir(at(".o.12.partial")).unwrap();
+        std::fs::write(at(".o.12.partial").join("weights"), "half").unwrap();
+        let written = replace_with(&at("file"), |file| {
+            file.write_all(b"new")?;
+            // Another process that begins meanwhile.
+            sweep_abandoned(folder.path());
+            Ok::<(), io::Error>(())
+        });
+        written.unwrap().unwrap();
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"new");
+        let mut left: Vec<&str> = kept.to_vec();
+        left.push("file");
+        left.sort_unstable();
+        if cfg!(unix) {
+            assert_eq!(names(), left);
+            let partial = unfinished_folder(&at("out"));
+            let held = create_folder_held(&partial).unwrap();
+            sweep_abandoned(folder.path());
+            assert!(partial.exists());
+            drop(held);
+            sweep_abandoned(folder.path());
+            assert!(!partial.exists());
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_not_durable_is_told_from_one_that_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let error = rename_synced(&from, &to).unwrap_err();
+        assert!(not_durable(&error, "to").is_none(), "{error}");
+        std::fs::write(&from, "new").unwrap();
+        rename_synced(&from, &to).unwrap();
+        assert_eq!(std::fs::read(&to).unwrap(), b"new");
     }
 
     #[cfg(unix)]

@@ -73,6 +73,9 @@ pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> Problem {
 pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
     let message = format!("it was not written: {error}");
     let help = "check that the folder exists, is writable and has free space";
+    if let Some(problem) = disk::not_durable(error, "it") {
+        return problem.at(shown(path));
+    }
     let problem = match disk::is_wrong_path(error) {
         true => Problem::input(message, help),
         false => Problem::machine(message, help),

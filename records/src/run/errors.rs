@@ -9,6 +9,9 @@ use serde_json::Value;
 
 /// The error when `path` could not be written (or made, synced, deleted).
 pub fn cannot_write(path: &Path, error: &io::Error) -> Problem {
+    if let Some(problem) = disk::not_durable(error, path.display()) {
+        return problem;
+    }
     if disk::is_wrong_path(error) {
         return wrong_path(path, error);
     }

@@ -409,8 +409,7 @@ impl<'a> Partial<'a> {
         }
         to.flush().and_then(|()| to.get_mut().sync_all()).map_err(cannot)?;
         self.breaks(Fault::RenameBefore);
-        fs::rename(self.folder.join("tokens"), &self.out)
-            .and_then(|()| disk::sync_folder(disk::parent(&self.out)))
+        disk::rename_synced(&self.folder.join("tokens"), &self.out)
             .map_err(|error| cannot_write(&self.out, &error))?;
         self.breaks(Fault::RemoveBefore);
         self.remove()
@@ -567,6 +566,9 @@ fn cannot_read(path: &Path, error: &io::Error) -> Problem {
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Problem {
+    if let Some(problem) = disk::not_durable(error, path.display()) {
+        return problem;
+    }
     Problem::machine(
         format!("cannot write {}: {error}", path.display()),
         "check that the folder exists, is writable and has free space",
