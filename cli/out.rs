@@ -247,6 +247,9 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(found) if found.is_file() => "a file",
         Ok(_) => "a pipe or a device",
+        Err(error) if disk::is_of_machine(&error) => {
+            return Err(Failure::cannot_read(part, &error));
+        }
         Err(_) => "a broken link",
     };
     let name = shown(part);

@@ -190,9 +190,11 @@ impl Store {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         };
         let read = open.bytes(at..at.saturating_add(bytes));
-        read.map_err(|fault| match fault {
-            ReadFault::Io { error, .. } => failed(error),
-            fault => failed(std::io::Error::other(fault.to_string())),
+        read.map_err(|fault| match &fault {
+            ReadFault::Io { error, .. } => cannot_read(self.path(file), error),
+            ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
+                failed(std::io::Error::other(fault.to_string()))
+            }
         })
     }
 

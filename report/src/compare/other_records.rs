@@ -342,13 +342,15 @@ fn left_out(
 }
 
 /// The seeds of a finished run, and the digest of its training text without them.
-fn finished(paths: &Paths) -> Result<Option<((u64, u64), Digest)>, Problem> {
+fn finished(paths: &Paths) -> Result<Option<SeedsAndKey>, Problem> {
     let read = |path: PathBuf| if_readable(&path, read_text(&path, SMALL));
     let Some(attestation) = read(paths.attestation())? else { return Ok(None) };
     Ok(read(paths.lock())?.and_then(|lock| seeds_and_key(&attestation, &lock)))
 }
 
-fn seeds_and_key(attestation: &str, text: &str) -> Option<((u64, u64), Digest)> {
+type SeedsAndKey = ((u64, u64), Digest);
+
+fn seeds_and_key(attestation: &str, text: &str) -> Option<SeedsAndKey> {
     let attested = Attested::parse(attestation).ok()?;
     let train = section(text, "train")?;
     // A lock of another run does not belong to this one.
