@@ -14,7 +14,7 @@ use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};
 use records::model_folder;
-use records::run::{Paths, experiment_from_text, if_readable, lock_from_text, paths_in};
+use records::run::{Paths, experiment_from_text, if_readable, if_there, lock_from_text, paths_in};
 
 use crate::fail::{Failure, shown};
 use crate::finished_runs::{FinishedRuns, attestation_of_any, folders};
@@ -267,11 +267,11 @@ pub fn lock_at(path: &Path) -> Result<Option<Lock>, Problem> {
     Ok(text.and_then(|text| lock_from_text(&shown(path), &text).ok()))
 }
 
-/// The lock of a run's folder with its text; `None` if it cannot be read, which `canonc verify` reports.
-pub fn experiment_of_run(folder: &Path) -> Option<(Experiment, String)> {
-    let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
-    let experiment = experiment_from_text("lock", &text).ok()?;
-    Some((experiment, text))
+/// The lock of a run's folder with its text; `None` if it is not one, which `canonc verify` reports.
+pub fn experiment_of_run(folder: &Path) -> Result<Option<(Experiment, String)>, Problem> {
+    let path = Paths::new(folder).lock();
+    let Some(text) = if_there(&path, disk::read_text(&path, disk::SMALL))? else { return Ok(None) };
+    Ok(experiment_from_text("lock", &text).ok().map(|experiment| (experiment, text)))
 }
 
 /// The lock that a word names, and its text.

@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args};
 use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use lab::trainer::CANONC;
-use records::run::{Paths, lock_from_text};
+use records::run::{Paths, if_there, lock_from_text};
 use records::verify::{Claim, Inputs, Remake, Subject, TrainedBy, VerifyReport, verify as check};
 use records::weights::WeightSource;
 use serde_json::json;
@@ -258,7 +258,7 @@ fn folder_report(
             vec![format!("the run has no lock, but {}.lock is beside its folder", shown(folder))];
         return Ok(VerifyReport { broken, ..VerifyReport::default() });
     }
-    if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
+    if let Some(text) = if_there(&lock, disk::read_text(&lock, disk::SMALL))? {
         refuse_other_version(&lock, &text)?;
     }
     let which = if args.all { Remake::Every } else { Remake::Spread };
@@ -372,7 +372,7 @@ fn run_report(
     which: Remake,
 ) -> Result<VerifyReport, Failure> {
     // Look for documents only if the lock names them; an unreadable lock is already in the report.
-    let experiment = workspace::experiment_of_run(folder).map(|(experiment, _)| experiment);
+    let experiment = workspace::experiment_of_run(folder)?.map(|(experiment, _)| experiment);
     let (mut documents, mut unread) = (None, None);
     if let Some(experiment) = &experiment {
         match documents::read_if_present(experiment, data) {

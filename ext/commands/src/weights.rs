@@ -131,19 +131,22 @@ fn last(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The run that a checkpoint's file is in, and its lock.
-pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
-    let file = path.canonicalize().ok()?;
-    let checkpoints = file.parent()?.parent()?;
-    let run = checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)?;
-    let (experiment, _) = workspace::experiment_of_run(run)?;
+pub fn run_of(path: &Path) -> Result<Option<(PathBuf, Experiment)>, Failure> {
+    let file = path.canonicalize().ok();
+    let run = file.as_deref().and_then(|file| {
+        let checkpoints = file.parent()?.parent()?;
+        checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)
+    });
+    let Some(run) = run else { return Ok(None) };
+    let Some((experiment, _)) = workspace::experiment_of_run(run)? else { return Ok(None) };
     let name = load::name(run);
     let name = if name.is_empty() { ".".to_owned() } else { name };
-    Some((PathBuf::from(name), experiment))
+    Ok(Some((PathBuf::from(name), experiment)))
 }
 
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
 pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
-    let Some((run, experiment)) = run_of(path) else {
+    let Some((run, experiment)) = run_of(path)? else {
         let record = ImportRecord::beside(path)?;
         return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
     };
@@ -182,8 +185,10 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
     let real = path.canonicalize().ok().filter(|file| is_weights(file));
     let has_manifest = |folder: &Path| folder.join(checkpoint::MANIFEST).is_file();
     let folder = real.as_deref().and_then(Path::parent);
-    let saved = folder.filter(|folder| has_manifest(folder) || run_of(path).is_some());
-    let Some(saved) = saved else { return Ok(()) };
+    let Some(saved) = folder else { return Ok(()) };
+    if !has_manifest(saved) && run_of(path)?.is_none() {
+        return Ok(());
+    }
     let wrong = |fault: &str| {
         Problem::finding(
             format!("`{}` is not what its checkpoint says it is: {fault}", shown(path)),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
 use compiler::plan::TERMS;
-use dsl::Problem;
+use dsl::{Problem, ProblemKind};
 use lab::experiment::Experiment;
 
 use super::{Subject, VerifyReport};
@@ -81,6 +81,7 @@ pub(super) fn check(
         Ok(Some(_)) => {
             report.trusted(Subject::Log, format!("{what}; the run removes that when it continues"))
         }
+        Err(error) if error.kind == ProblemKind::Machine => report.faulty("", error),
         // A fault is found again below.
         Ok(None) | Err(_) => {}
     }
