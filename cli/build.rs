@@ -64,7 +64,7 @@ fn stem(file: &Path) -> Result<String, Failure> {
 
 /// The recipes that name an arch of a file, by their paths. Files that are no recipes are passed over.
 pub fn recipes_of(source: &str, arch: &str) -> Vec<String> {
-    let paths = workspace::files_in(Path::new(RECIPES), "toml");
+    let paths = workspace::files_in(Path::new(RECIPES), "toml").unwrap_or_default();
     let names_it = |path: &Path| {
         let Ok((sources, id)) = known::toml(path) else { return false };
         let (Some(recipe), _) = recipe::read(&sources, id) else { return false };
@@ -187,7 +187,7 @@ pub fn warning_of_source(path: &Path, lock: &Lock) -> Option<String> {
 /// A warning for a run whose name is that of another lock: the name means the run.
 pub fn warning_of_other_lock(run: &Paths, experiment: &Experiment) -> Option<String> {
     let path = Path::new(LOCKFILES).join(format!("{}.lock", experiment.name));
-    let Lock::Experiment(other) = lock_at(&path)? else { return None };
+    let Lock::Experiment(other) = lock_at(&path).ok()?? else { return None };
     (other.id() != experiment.id()).then(|| {
         format!(
             "warning: the run in `{}` is of lock {}, and `{path}` is lock {}; `canonc run {path} --dir FOLDER` \

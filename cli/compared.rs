@@ -183,9 +183,9 @@ pub fn other_records(
     compared: &compare::Comparison,
     dir: &Path,
     places: &[PathBuf],
-) -> compare::OtherRecords {
+) -> Result<compare::OtherRecords, Failure> {
     let locks = Path::new(LOCKFILES);
-    compare::other_records(comparison, locks, dir, places, compared.used_seeds())
+    Ok(compare::other_records(comparison, locks, dir, places, compared.used_seeds())?)
 }
 
 /// The HTML file to write of a comparison, from curves that have been read.

@@ -1,15 +1,17 @@
 //! The folder of a comparison's runs: whether each run is the one that its folder's name and the lock beside it promise.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use disk::SMALL;
+use dsl::Problem;
 use lab::comparison::{Comparison, Stop};
 use lab::experiment::Experiment;
 use lab::lock::Lock;
 use records::private::private;
-use records::run::{Paths, trained_elsewhere};
+use records::run::{Paths, if_there, json_lines, paths_in, trained_elsewhere};
 use records::verify::{Subject, VerifyReport};
 
 use crate::fail::{Failure, shown};
@@ -35,6 +37,8 @@ struct Folder {
     locked: Option<Comparison>,
     /// What each run folder holds, read once.
     held: OnceCell<BTreeMap<String, Held>>,
+    /// The first file that the machine could not read: what was found without it says nothing.
+    unread: RefCell<Option<Problem>>,
 }
 
 /// What a run folder holds.
@@ -46,52 +50,80 @@ struct Held {
     attestation: Option<String>,
 }
 
-/// The lock of one experiment at this path, if there is a readable one.
-fn experiment_at(path: &Path) -> Option<Experiment> {
-    match lock_at(path)? {
-        Lock::Experiment(experiment) => Some(experiment),
-        Lock::Comparison(_) | Lock::Arch(_) => None,
-    }
-}
-
 impl Folder {
     /// The folder at this path, if it is one of a comparison's runs.
-    fn at(path: &Path) -> Option<Folder> {
-        let path = std::path::absolute(path).ok()?;
-        let name = path.file_name()?.to_str()?.to_owned();
-        if Paths::new(&path).lock().is_file() {
+    fn at(path: &Path) -> Result<Option<Folder>, Problem> {
+        let path = std::path::absolute(path).ok();
+        let name = path.as_deref().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        let (Some(path), Some(name)) = (path, name) else { return Ok(None) };
+        let folder = Folder {
+            locked: None,
+            path: path.clone(),
+            name,
+            held: OnceCell::new(),
+            unread: RefCell::default(),
+        };
+        let is_one = folder.recognised();
+        folder.settled()?;
+        Ok(is_one.map(|locked| Folder { locked, ..folder }))
+    }
+
+    /// The comparison's lock, as [`Folder::locked`], if the folder is one of a comparison's runs.
+    fn recognised(&self) -> Option<Option<Comparison>> {
+        let Folder { path, name, .. } = self;
+        if Paths::new(path).lock().is_file() {
             return None;
         }
         let lock = Path::new(LOCKFILES).join(format!("{name}.lock"));
-        let locked = lock_at(&lock).and_then(|lock| match lock {
+        let locked = self.note(lock_at(&lock)).and_then(|lock| match lock {
             Lock::Comparison(comparison) => Some(comparison),
             Lock::Experiment(_) | Lock::Arch(_) => None,
         });
         let wrote = |file: &str| std::fs::symlink_metadata(path.join(file)).is_ok();
-        let folder = Folder { locked: None, path: path.clone(), name, held: OnceCell::new() };
-        let prefix = format!("{}-", folder.name);
+        let prefix = format!("{name}-");
         let runs = locked.as_ref().map(Comparison::runs).unwrap_or_default();
         // A lock that was built again since has other runs, which says nothing about these.
         let is_there = |run: &Experiment| {
-            let held = experiment_at(&Paths::new(path.join(&run.name)).lock());
-            let own = [folder.lock_of(&run.name), held];
+            let held = self.experiment_at(&Paths::new(path.join(&run.name)).lock());
+            let own = [self.lock_of(&run.name), held];
             own.into_iter().flatten().any(|own| own.digests == run.digests)
         };
         let id = locked.as_ref().map(|locked| locked.id().to_string());
-        let is_reported = folder.reported().iter().any(|(lock, _)| Some(lock) == id.as_ref());
+        let is_reported = self.reported().iter().any(|(lock, _)| Some(lock) == id.as_ref());
         let is_of_these = is_reported || runs.iter().any(|run| is_there(&run.experiment));
         let is_one = is_of_these
             // `canonc report` writes a page of that name wherever it is called.
             || FILES.iter().any(|(file, _)| *file != PAGE && wrote(file))
             || wrote(worker_claims::FOLDER)
-            || folder.locks().iter().any(|run| run.starts_with(&prefix));
-        is_one.then(|| Folder { locked: locked.filter(|_| is_of_these), ..folder })
+            || self.locks().iter().any(|run| run.starts_with(&prefix));
+        is_one.then(|| locked.filter(|_| is_of_these))
+    }
+
+    /// What was read, or nothing, which [`Folder::settled`] then reports.
+    fn note<T: Default>(&self, read: Result<T, Problem>) -> T {
+        read.unwrap_or_else(|problem| {
+            self.unread.borrow_mut().get_or_insert(problem);
+            T::default()
+        })
+    }
+
+    /// An error if a file could not be read so far.
+    fn settled(&self) -> Result<(), Problem> {
+        self.unread.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// The lock of one experiment at this path, if there is one.
+    fn experiment_at(&self, path: &Path) -> Option<Experiment> {
+        match self.note(lock_at(path))? {
+            Lock::Experiment(experiment) => Some(experiment),
+            Lock::Comparison(_) | Lock::Arch(_) => None,
+        }
     }
 
     /// The names of the locks in the folder.
     fn locks(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let paths = self.note(paths_in(&self.path));
+        let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
         let mut names: Vec<String> =
             names.filter_map(|name| name.strip_suffix(".lock").map(str::to_owned)).collect();
         names.sort();
@@ -105,7 +137,7 @@ impl Folder {
 
     /// The locks whose results were shown, with the ids of their runs.
     fn reported(&self) -> Vec<(String, Vec<String>)> {
-        let lines = disk::json_lines(&self.path.join(REPORTED));
+        let lines = self.note(json_lines(&self.path.join(REPORTED)));
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
         let one = |line: &serde_json::Value| {
             let runs = line.get("runs")?.as_array()?.iter().filter_map(text).collect();
@@ -115,16 +147,18 @@ impl Folder {
     }
 
     fn lock_of(&self, run: &str) -> Option<Experiment> {
-        experiment_at(&self.path.join(format!("{run}.lock")))
+        self.experiment_at(&self.path.join(format!("{run}.lock")))
     }
 
     fn held(&self) -> &BTreeMap<String, Held> {
         self.held.get_or_init(|| {
             let held = |run: String| {
                 let paths = Paths::new(self.path.join(&run));
-                let attestation = disk::read_text(&paths.attestation(), SMALL).ok();
-                let is_external = trained_elsewhere(&paths);
-                (run, Held { experiment: experiment_at(&paths.lock()), is_external, attestation })
+                let path = paths.attestation();
+                let attestation = self.note(if_there(&path, disk::read_text(&path, SMALL)));
+                let is_external = self.note(trained_elsewhere(&paths));
+                let experiment = self.experiment_at(&paths.lock());
+                (run, Held { experiment, is_external, attestation })
             };
             self.runs().into_iter().map(held).collect()
         })
@@ -133,7 +167,7 @@ impl Folder {
     /// The run folders, also those without a lock.
     fn runs(&self) -> Vec<String> {
         let beside = self.locks();
-        let inside = folders(&self.path).into_iter().filter_map(|run| {
+        let inside = self.note(folders(&self.path)).into_iter().filter_map(|run| {
             let name = run.file_name()?.to_str()?.to_owned();
             (Paths::new(&run).lock().is_file() || beside.contains(&name)).then_some(name)
         });
@@ -154,7 +188,7 @@ impl Folder {
         if std::fs::symlink_metadata(&beside).is_ok_and(|found| !found.is_file()) {
             faults.push(format!("{name}.lock beside the folder is a link or a folder, not a lock"));
         }
-        match experiment_at(&beside) {
+        match self.experiment_at(&beside) {
             None if held.name != name => {
                 faults.push(format!("folder {name} holds run {held_text}"));
             }
@@ -219,7 +253,7 @@ impl Folder {
         // A run of another comparison is used where it was trained.
         let finished = FinishedRuns::under(self.path.parent().unwrap_or(Path::new("")));
         let is_there = |name: &str, experiment: &Experiment| {
-            runs.iter().any(|run| run == name) || finished.of(experiment).is_some()
+            runs.iter().any(|run| run == name) || self.note(finished.of(experiment)).is_some()
         };
         let mut missing = BTreeMap::new();
         for name in self.locks() {
@@ -262,7 +296,8 @@ impl Folder {
         let mut faults = Vec::new();
         for (file, member) in FILES {
             let path = self.path.join(file);
-            let Ok(found) = std::fs::symlink_metadata(&path) else { continue };
+            let found = self.note(if_there(&path, std::fs::symlink_metadata(&path)));
+            let Some(found) = found else { continue };
             if !found.is_file() {
                 faults.push(format!(
                     "{file} is a link, a folder or a device, not a file of a comparison"
@@ -274,6 +309,7 @@ impl Folder {
                 Ok(text) => text,
                 Err(error) => {
                     faults.push(format!("{file} cannot be read: {error}"));
+                    self.note(if_there(&path, Err::<(), _>(error)));
                     continue;
                 }
             };
@@ -296,24 +332,26 @@ fn said(experiment: &Experiment) -> String {
 }
 
 /// The run folders of a comparison's folder, also those without a lock; `None` for any other folder.
-pub fn runs_of(folder: &Path) -> Option<Vec<PathBuf>> {
-    let of = Folder::at(folder)?;
-    Some(of.runs().into_iter().map(|name| folder.join(name)).collect())
+pub fn runs_of(folder: &Path) -> Result<Option<Vec<PathBuf>>, Problem> {
+    let Some(of) = Folder::at(folder)? else { return Ok(None) };
+    let runs = of.runs().into_iter().map(|name| folder.join(name)).collect();
+    of.settled().map(|()| Some(runs))
 }
 
 /// What is wrong with a comparison's folder as a whole; `None` for any other folder.
-pub fn report(folder: &Path) -> Option<VerifyReport> {
-    let of = Folder::at(folder)?;
+pub fn report(folder: &Path) -> Result<Option<VerifyReport>, Problem> {
+    let Some(of) = Folder::at(folder)? else { return Ok(None) };
     let mut report = VerifyReport::default();
     report.broken.extend(of.missing());
     report.broken.extend(of.files());
+    of.settled()?;
     if report.broken.is_empty() {
         report.checked(
             Subject::OtherFiles,
             "runs: each lock in the folder has its run; files beside them are not sealed",
         );
     }
-    Some(report)
+    Ok(Some(report))
 }
 
 /// The folders above runs, each read once: a comparison may have many runs.
@@ -322,22 +360,27 @@ pub struct Folders(BTreeMap<PathBuf, Option<Folder>>);
 
 impl Folders {
     /// What contradicts that this folder, in a comparison's, holds the run of its name.
-    pub fn faults(&mut self, run: &Path) -> Vec<String> {
+    pub fn faults(&mut self, run: &Path) -> Result<Vec<String>, Problem> {
         self.faults_of(run, true)
     }
 
-    fn faults_of(&mut self, run: &Path, complete: bool) -> Vec<String> {
-        let Ok(run) = std::path::absolute(run) else { return Vec::new() };
+    fn faults_of(&mut self, run: &Path, complete: bool) -> Result<Vec<String>, Problem> {
+        let Ok(run) = std::path::absolute(run) else { return Ok(Vec::new()) };
         let name = run.file_name().and_then(|name| name.to_str());
-        let (Some(above), Some(name)) = (run.parent(), name) else { return Vec::new() };
-        let folder = self.0.entry(above.to_owned()).or_insert_with(|| Folder::at(above));
-        folder.as_ref().map(|folder| folder.faults_of(name, complete)).unwrap_or_default()
+        let (Some(above), Some(name)) = (run.parent(), name) else { return Ok(Vec::new()) };
+        let folder = match self.0.entry(above.to_owned()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(Folder::at(above)?),
+        };
+        let Some(folder) = folder else { return Ok(Vec::new()) };
+        let faults = folder.faults_of(name, complete);
+        folder.settled().map(|()| faults)
     }
 }
 
 /// Refuses a run of a comparison that is in another run's place.
 pub fn refuse_others(run: &Path) -> Result<(), Failure> {
-    let faults = Folders::default().faults_of(run, false);
+    let faults = Folders::default().faults_of(run, false)?;
     let Some(fault) = faults.into_iter().next() else { return Ok(()) };
     let failure = Failure::finding(fault);
     Err(failure.at(shown(run)).help(

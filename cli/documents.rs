@@ -6,7 +6,9 @@ use std::sync::Arc;
 use data::Split;
 use data::text::index::TextIndex;
 use data::text::{TextWindows, file, locked};
+use dsl::Problem;
 use lab::experiment::{DataSource, Experiment};
+use records::run::if_readable;
 
 use crate::fail::{Failure, shown};
 use crate::output;
@@ -24,7 +26,7 @@ pub fn read(
         Some(path) => path.to_owned(),
         None => usual_path(experiment)?,
     };
-    if !path.exists() {
+    if !is_there(path)? {
         return Err(Failure::bad_input(format!(
             "the documents \"{name}\" are not at `{}`",
             shown(path)
@@ -40,13 +42,16 @@ pub fn read_if_present(
     experiment: &Experiment,
     given: Option<&Path>,
 ) -> Result<Option<Arc<TextIndex>>, Failure> {
-    let is_present = |name: &str| usual(name).is_some_and(|path| path.exists());
-    match &experiment.data.source {
-        DataSource::Text { name, .. } if given.is_some() || is_present(name) => {
-            read(experiment, given)
-        }
-        DataSource::Text { .. } | DataSource::Task { .. } => Ok(None),
-    }
+    let DataSource::Text { name, .. } = &experiment.data.source else { return Ok(None) };
+    let is_present = match usual(name) {
+        Some(path) => is_there(&path)?,
+        None => false,
+    };
+    if given.is_some() || is_present { read(experiment, given) } else { Ok(None) }
+}
+
+fn is_there(path: &Path) -> Result<bool, Problem> {
+    Ok(if_readable(path, std::fs::metadata(path))?.is_some())
 }
 
 /// Whether an experiment trains on prepared documents.

@@ -88,11 +88,18 @@ impl Failure {
 
     /// Error for a file that could not be read, with the reason.
     pub fn cannot_read(path: &Path, error: &io::Error) -> Failure {
-        Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
+        let path = shown(path);
+        match disk::is_of_machine(error) {
+            true => Failure::machine(format!("`{path}` cannot be read: {error}")),
+            false => Failure::bad_input(format!("`{path}` cannot be read: {}", reason(error))),
+        }
     }
 
     /// Error for a file that could not be written, with the reason. A path of the wrong kind is bad usage.
     pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+        if let Some(problem) = disk::not_durable(error, format!("`{}`", shown(path))) {
+            return problem.into();
+        }
         let message = format!("`{}` cannot be written: {}", shown(path), reason(error));
         match disk::is_wrong_path(error) {
             true => Failure::bad_input(message).help("name another path"),

@@ -125,8 +125,12 @@ pub fn replace_with<T>(
     names_a_file(path)?;
     // Renaming over a link would replace the link itself.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let before = fs::metadata(&real).ok();
     let cannot = |error: io::Error| Failure::cannot_write(path, &error);
+    let before = match fs::metadata(&real) {
+        Ok(before) => Some(before),
+        Err(error) if disk::is_of_machine(&error) => return Err(cannot(error)),
+        Err(_) => None,
+    };
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         return write(&mut fs::File::options().write(true).open(&real).map_err(cannot)?);
     }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use lab::experiment::{Experiment, Init};
 use records::initial::{self, NamedWeights};
+use records::run::if_readable;
 use records::weights::WeightSource;
 
 use crate::extensions::weight_files;
-use crate::fail::{Failure, shown};
+use crate::fail::{Exit, Failure, shown};
 use crate::{output, workspace};
 
 /// The weights of a lock that names some, if they are the locked ones.
@@ -38,7 +39,7 @@ pub fn open(
     let Init::Weights { name, digest: _, missing } = &experiment.init else { return Ok(None) };
     let path = match given {
         Some(path) => path.to_owned(),
-        None => usual(name).ok_or_else(|| {
+        None => usual(name)?.ok_or_else(|| {
             Failure::bad_input(format!("the weights \"{name}\" are not at `{name}`"))
                 .help("name a run, an export, an import or a file of weights with --weights PATH")
         })?,
@@ -53,18 +54,21 @@ pub fn read_if_present(
     given: Option<&Path>,
 ) -> Result<Option<Box<dyn WeightSource>>, Failure> {
     refuse_unused(experiment, given)?;
-    match &experiment.init {
-        Init::Weights { name, .. } if given.is_some() || usual(name).is_some() => {
-            read(experiment, given)
-        }
-        Init::Weights { .. } | Init::Drawn => Ok(None),
+    let Init::Weights { name, .. } = &experiment.init else { return Ok(None) };
+    match given.is_some() || usual(name)?.is_some() {
+        true => read(experiment, given),
+        false => Ok(None),
     }
 }
 
 /// Where the weights of that name are, if they are there.
-pub fn usual(name: &str) -> Option<PathBuf> {
-    let path = workspace::path(Path::new(name)).unwrap_or_else(|_| PathBuf::from(name));
-    path.exists().then_some(path)
+pub fn usual(name: &str) -> Result<Option<PathBuf>, Failure> {
+    let path = match workspace::path(Path::new(name)) {
+        Ok(path) => path,
+        Err(failure) if failure.exit == Exit::Machine => return Err(failure),
+        Err(_) => PathBuf::from(name),
+    };
+    Ok(if_readable(&path, std::fs::metadata(&path))?.map(|_| path))
 }
 
 /// Whether an experiment begins from weights.

@@ -76,7 +76,7 @@ pub fn due<'c>(
             all.iter().copied().filter(|run| run.seed < seeds).collect();
         for run in &so_far {
             let place = finished.folder(folder, &run.experiment)?;
-            if !Paths::new(&place).attestation().exists() {
+            if !Paths::new(&place).is_attested()? {
                 return Ok((so_far, looks));
             }
         }

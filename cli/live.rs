@@ -42,8 +42,9 @@ pub fn event_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with(tensorboard::BEGINNING) && name.ends_with(tensorboard::ENDING)
     };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut found: Vec<PathBuf> = paths.filter(is_ours).collect();
+    let paths: io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut found = paths.map_err(|error| Failure::cannot_read(folder, &error))?;
+    found.retain(is_ours);
     found.sort();
     Ok(found)
 }

@@ -17,21 +17,33 @@ use crate::workspace::refuse;
 
 pub use compiler::load::{Content, Loaded, Trouble, source_too_large};
 
-/// Loads a file and its imports. Fails only if the file itself cannot be read.
+/// Loads a file and its imports. Fails only if the file itself cannot be read, or the machine cannot read an import.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
     refuse::other_than_canon(path)?;
     let content = read(path).map_err(|error| refuse::no_canon(path, &error))?;
-    Ok(load::load(name(path), content, &mut Disk))
+    let mut disk = Disk::default();
+    let loaded = load::load(name(path), content, &mut disk);
+    disk.unread.map_or(Ok(loaded), Err)
 }
 
 /// The file system, by paths as typed.
-struct Disk;
+#[derive(Default)]
+struct Disk {
+    /// An import that the machine could not read, which is no fault of the texts.
+    unread: Option<Failure>,
+}
 
 impl Files for Disk {
     fn read(&mut self, name: &str) -> Result<Content, Unread> {
-        read(Path::new(name)).map_err(|error| match error.kind() == io::ErrorKind::NotFound {
-            true => Unread::Missing,
-            false => Unread::Refused(reason(&error)),
+        let path = Path::new(name);
+        read(path).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                return Unread::Missing;
+            }
+            if disk::is_of_machine(&error) {
+                self.unread = Some(Failure::cannot_read(path, &error));
+            }
+            Unread::Refused(reason(&error))
         })
     }
 

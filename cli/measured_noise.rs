@@ -119,7 +119,7 @@ fn finished(dir: &Path, comparison: &Comparison, metric: &str) -> Result<Vec<Bas
     let mut runs: Vec<&ComparisonRun> = Vec::new();
     for run in comparison.runs() {
         let run_folder = finished.folder(&folder, &run.experiment)?;
-        if run.role != Role::Treatment && Paths::new(&run_folder).attestation().exists() {
+        if run.role != Role::Treatment && Paths::new(&run_folder).is_attested()? {
             runs.push(run);
         }
     }

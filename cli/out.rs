@@ -72,7 +72,7 @@ pub fn check(path: &Path, kind: OutputKind) -> Result<(), Failure> {
         ))
         .help("name a file, or /dev/stdout"));
     }
-    if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
+    if found.is_file() && found.len() > 0 && !is_ours(path, kind)? {
         return Err(Failure::bad_input(format!(
             "`{}` exists and does not look like {} written by canonc",
             shown(path),
@@ -168,10 +168,10 @@ impl OutputKind {
 }
 
 /// Whether canonc wrote the file, judged by its first bytes.
-fn is_ours(path: &Path, kind: OutputKind) -> bool {
-    let Ok(start) = beginning(path) else { return false };
+fn is_ours(path: &Path, kind: OutputKind) -> Result<bool, Failure> {
+    let start = beginning(path).map_err(|error| Failure::cannot_read(path, &error))?;
     let text = String::from_utf8_lossy(&start);
-    match kind {
+    Ok(match kind {
         OutputKind::Lock => lock::source_of(&text).is_some(),
         OutputKind::Page => {
             let title =
@@ -200,16 +200,13 @@ fn is_ours(path: &Path, kind: OutputKind) -> bool {
         }
         OutputKind::Events => {
             let version = b"brain.Event:2";
-            start
-                .iter()
-                .take(64)
-                .copied()
-                .collect::<Vec<u8>>()
-                .windows(version.len())
-                .any(|window| window == version)
+            let first = start.get(..64).unwrap_or(&start);
+            // Zeros: a power cut can leave them of a file whose name was on the disk before its records.
+            (first.windows(version.len()).any(|window| window == version)
+                || first.iter().all(|byte| *byte == 0))
                 && path.extension().is_some_and(|extension| extension == "canonc")
         }
-    }
+    })
 }
 
 /// A key that only some lines of answers have.
@@ -247,6 +244,9 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(found) if found.is_file() => "a file",
         Ok(_) => "a pipe or a device",
+        Err(error) if disk::is_of_machine(&error) => {
+            return Err(Failure::cannot_read(part, &error));
+        }
         Err(_) => "a broken link",
     };
     let name = shown(part);

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use disk::json_lines;
 use lab::comparison::ComparisonRun;
 use lab::experiment::{DataSource, Experiment};
 use records::overlap::{Overlap, Share, overlap_of_tokens, windows_of};
+use records::run::json_lines;
 use report::compare::{self, Counted, RunOverlap};
 use serde::{Deserialize, Serialize};
 use tasks::task::InTraining;
@@ -54,7 +54,7 @@ pub fn count(
     keep: bool,
 ) -> Result<(), Failure> {
     let path = folder.join(FILE);
-    let mut known: BTreeMap<String, Kept> = json_lines(&path)
+    let mut known: BTreeMap<String, Kept> = json_lines(&path)?
         .into_iter()
         .filter_map(|line| serde_json::from_value::<Kept>(line).ok())
         .map(|kept| (kept.of.clone(), kept))

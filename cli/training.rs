@@ -1,6 +1,7 @@
 //! Trains the missing runs of a comparison.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,7 +10,9 @@ use lab::lock::{self, Lock};
 use records::attest::{Attestation, Attested};
 use records::fault::Faults;
 use records::job::Job;
-use records::run::{Paths, RunFolder, append_line, belongs, experiment_from_text, is_held};
+use records::run::{
+    Paths, RunFolder, append_line, belongs, cannot_read, experiment_from_text, is_held,
+};
 use records::verify::{self, holds};
 use report::compare;
 
@@ -17,14 +20,16 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::finished_runs::{FinishedRuns, attestation};
 use crate::inputs::GivenPaths;
 use crate::out::{self, OutputKind};
-use crate::{child, documents, output};
+use crate::{child, documents, output, workspace};
 
 /// The step at which a run that ended with a finding is attested to have diverged; `None` if its files do not hold, since
 /// then the finding may be another.
-pub fn diverged(end: &Outcome, run: &Path) -> Option<u64> {
-    let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
-    let attested = is_finding.then(|| attestation(&Paths::new(run)))??;
-    attested.diverged.filter(|_| holds(run))
+pub fn diverged(end: &Outcome, run: &Path) -> Result<Option<u64>, Failure> {
+    if !matches!(end, Err(failure) if failure.exit == Exit::Finding) {
+        return Ok(None);
+    }
+    let diverged = attestation(&Paths::new(run))?.and_then(|attested| attested.diverged);
+    Ok(if diverged.is_some() && holds(run)? { diverged } else { None })
 }
 
 /// Trains the missing runs of a comparison, each in its own process.
@@ -82,13 +87,17 @@ impl Trainer<'_> {
                 output::note(&format!("run {} of {of}: {}", before + number + 1, run.name));
                 let exit = self.one(run);
                 // A diverged run is a result of the comparison like any other.
-                if let Some(step) = diverged(&exit, &run.run_folder) {
-                    output::note(&format!(
-                        "{} diverged at step {step}; the other runs continue",
-                        run.name
-                    ));
-                    continue;
-                }
+                let exit = match diverged(&exit, &run.run_folder) {
+                    Ok(None) => exit,
+                    Ok(Some(step)) => {
+                        output::note(&format!(
+                            "{} diverged at step {step}; the other runs continue",
+                            run.name
+                        ));
+                        continue;
+                    }
+                    Err(failure) => Err(failure),
+                };
                 if !matches!(exit, Ok(Exit::Fine)) {
                     halt.store(true, Ordering::Relaxed);
                     return exit;
@@ -124,7 +133,7 @@ impl Trainer<'_> {
         Self: 'r,
     {
         let run_folder = self.finished.folder(self.folder, experiment)?;
-        let is_finished = attestation(&Paths::new(&run_folder)).is_some();
+        let is_finished = attestation(&Paths::new(&run_folder))?.is_some();
         let devices = experiment.platform.devices.filter(|devices| *devices > 1);
         // `canonc run` asks for `--ranks` even where it only checks the run.
         let ranks = devices.map(|devices| if is_finished { 1 } else { devices });
@@ -149,23 +158,25 @@ impl Trainer<'_> {
 
     /// The attestation of a run that is finished and intact, so that no process has to start. `None` if `canonc run` has
     /// to train it, say what is wrong with it, or write event files.
-    fn finished_before(self, run: &MissingRun<'_>) -> Option<Attested> {
+    fn finished_before(self, run: &MissingRun<'_>) -> Result<Option<Attested>, Failure> {
         let MissingRun { name, text, run_folder, .. } = run;
-        let attested = attestation(&Paths::new(run_folder))?;
+        let Some(attested) = attestation(&Paths::new(run_folder))? else { return Ok(None) };
         if attested.trainer.is_some() {
-            return Some(attested).filter(|_| holds(run_folder));
+            return Ok(holds(run_folder)?.then_some(attested));
         }
         if self.tensorboard.is_some() {
-            return None;
+            return Ok(None);
         }
-        let experiment = &experiment_from_text(name, text).ok()?;
-        let documents = documents::read(experiment, run.given.data).ok()?;
-        let job = Job::new(experiment, text, documents).ok()?;
-        let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
-        let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
-        let text = disk::read_text(&folder.paths.attestation(), disk::SMALL).ok()?;
-        verify::intact(&folder, &job, &Attestation::parse(&text).ok()?).ok()?;
-        Some(attested)
+        let is_intact = || {
+            let experiment = &experiment_from_text(name, text).ok()?;
+            let documents = documents::read(experiment, run.given.data).ok()?;
+            let job = Job::new(experiment, text, documents).ok()?;
+            let ours = |lock: &str| belongs(run_folder, job.digests, job.cadence.evaluation, lock);
+            let folder = RunFolder::open(run_folder, text, ours, &Faults::none()).ok()?;
+            let text = disk::read_text(&folder.paths.attestation(), disk::SMALL).ok()?;
+            verify::intact(&folder, &job, &Attestation::parse(&text).ok()?).ok()
+        };
+        Ok(is_intact().map(|_| attested))
     }
 
     /// Runs one lock to its end, in its own process, unless the run is finished.
@@ -173,12 +184,12 @@ impl Trainer<'_> {
         let Trainer { folder, given: _, tensorboard, jobs, stop, finished: _ } = self;
         let MissingRun { name, text, run_folder, given, ranks } = run;
         let lock = &out::named(folder, name, ".lock")?;
-        let before = disk::read_text(lock, disk::SMALL).ok();
+        let before = workspace::text_at(lock)?;
         if before.as_deref() != Some(text) {
             out::put(lock, OutputKind::Lock, text)?;
         }
         let beside = (jobs > 1).then_some(*name);
-        if let Some(attestation) = self.finished_before(run) {
+        if let Some(attestation) = self.finished_before(run)? {
             if let Some(step) = attestation.diverged {
                 return Err(Failure::finding(format!("`{name}` diverged at step {step}")));
             }
@@ -196,16 +207,20 @@ impl Trainer<'_> {
         words.extend(tensorboard.iter().flat_map(|dir| ["--tensorboard".into(), (*dir).into()]));
         let is_new = before.is_none();
         let timings = Paths::new(run_folder).timings();
-        let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
-        let before = length();
+        let length = || match std::fs::metadata(&timings) {
+            Ok(file) => Ok(file.len()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(cannot_read(&timings, &error)),
+        };
+        let before = length()?;
         let ended = child::run_canonc(&words, beside, stop);
         // A lock without a run would say that one is missing.
-        if is_new && !run_folder.exists() {
+        if is_new && matches!(run_folder.try_exists(), Ok(false)) {
             std::fs::remove_file(lock).map_err(|error| Failure::cannot_write(lock, &error))?;
         }
         // Its timings were taken while other runs used the machine, unless another process holds the run and wrote them.
         let is_others = ended.is_err() && is_held(&Paths::new(run_folder).writer());
-        if jobs > 1 && length() > before && !is_others {
+        if jobs > 1 && !is_others && length()? > before {
             append_line(&timings, &compare::ran_beside(jobs - 1))?;
         }
         ended

@@ -9,14 +9,15 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
+use dsl::Problem;
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, check_name};
 use lab::lock::{self, Lock, MAX_LOCK_BYTES};
 use records::model_folder;
-use records::run::{Paths, experiment_from_text, lock_from_text};
+use records::run::{Paths, experiment_from_text, if_readable, if_there, lock_from_text, paths_in};
 
 use crate::fail::{Failure, shown};
-use crate::finished_runs::{FinishedRuns, attestation, folders};
+use crate::finished_runs::{FinishedRuns, attestation_of_any, folders};
 
 /// Folder of runs; each run is in a folder of its lock's name.
 pub const RUNS: &str = "runs";
@@ -46,18 +47,19 @@ pub enum Target {
 
 impl Target {
     /// The meaning of a path that exists.
-    fn existing(path: &Path) -> Option<Target> {
-        if path.as_os_str().is_empty() || !path.exists() {
-            return None;
+    fn existing(path: &Path) -> Result<Option<Target>, Problem> {
+        if path.as_os_str().is_empty() {
+            return Ok(None);
         }
+        let Some(found) = if_readable(path, fs::metadata(path))? else { return Ok(None) };
         let path = path.to_owned();
-        Some(match path.is_dir() {
-            _ if Paths::new(&path).lock().is_file() => Target::Run(path),
+        Ok(Some(match found.is_dir() {
+            _ if is_run(&path)? => Target::Run(path),
             true if is_model(&path) => Target::Model(path),
             true => Target::Folder(path),
             false if is_lock(&path) => Target::Lock(path),
             false => Target::File(path),
-        })
+        }))
     }
 
     /// Its path; of a missing one, the word.
@@ -96,15 +98,16 @@ pub fn resolve(word: &Path) -> Result<Target, Failure> {
 
 /// Like [`resolve`], with runs in another folder.
 pub fn resolve_under(root: &Path, word: &Path) -> Result<Target, Failure> {
-    let existing = Target::existing(word).or_else(|| Target::existing(&root.join(word)));
-    if let Some(target) = existing {
-        return Ok(target);
+    for path in [word, &root.join(word)] {
+        if let Some(target) = Target::existing(path)? {
+            return Ok(target);
+        }
     }
     let missing = || Target::Missing(word.to_owned());
     let Some(names) = names(word.strip_prefix(root).unwrap_or(word)) else { return Ok(missing()) };
-    let mut runs = by_name(root, &names);
+    let mut runs = by_name(root, &names)?;
     if let ([id], true) = (names.as_slice(), runs.is_empty()) {
-        runs = by_id(root, id);
+        runs = by_id(root, id)?;
     }
     let mut distinct: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for run in runs {
@@ -141,62 +144,72 @@ fn names(word: &Path) -> Option<Vec<&str>> {
 }
 
 /// Runs of that name, and finished runs of locks of that name: an arm that one comparison trained serves all others.
-fn by_name(root: &Path, names: &[&str]) -> Vec<PathBuf> {
+fn by_name(root: &Path, names: &[&str]) -> Result<Vec<PathBuf>, Problem> {
     let (mut runs, mut experiments): (Vec<PathBuf>, Vec<Experiment>) = (Vec::new(), Vec::new());
-    let mut add = |path: PathBuf| match lock_at(&path) {
-        Some(Lock::Experiment(experiment)) => experiments.push(experiment),
-        Some(Lock::Comparison(comparison)) => {
-            let runs = comparison.runs().into_iter().map(|run| &run.experiment);
-            let named = runs.filter(|run| names.last() == Some(&run.name.as_str()));
-            experiments.extend(named.cloned());
+    let mut add = |path: PathBuf| {
+        match lock_at(&path)? {
+            Some(Lock::Experiment(experiment)) => experiments.push(experiment),
+            Some(Lock::Comparison(comparison)) => {
+                let runs = comparison.runs().into_iter().map(|run| &run.experiment);
+                let named = runs.filter(|run| names.last() == Some(&run.name.as_str()));
+                experiments.extend(named.cloned());
+            }
+            Some(Lock::Arch(_)) | None => {}
         }
-        Some(Lock::Arch(_)) | None => {}
+        Ok::<(), Problem>(())
     };
     let lock = |name: &str| format!("{name}.lock");
     match names {
         [name] => {
-            for folder in folders(root) {
+            for folder in folders(root)? {
                 let run = folder.join(name);
-                if Paths::new(&run).lock().is_file() {
+                if is_run(&run)? {
                     runs.push(run);
                 } else {
-                    add(folder.join(lock(name)));
+                    add(folder.join(lock(name)))?;
                 }
             }
-            add(Path::new(LOCKFILES).join(lock(name)));
+            add(Path::new(LOCKFILES).join(lock(name)))?;
         }
         [comparison, name] => {
-            add(root.join(comparison).join(lock(name)));
-            add(Path::new(LOCKFILES).join(lock(comparison)));
+            add(root.join(comparison).join(lock(name)))?;
+            add(Path::new(LOCKFILES).join(lock(comparison)))?;
         }
         _ => {}
     }
     if runs.is_empty() && !experiments.is_empty() {
         let finished = FinishedRuns::under(root);
-        runs.extend(experiments.iter().filter_map(|experiment| finished.of(experiment)));
+        for experiment in &experiments {
+            runs.extend(finished.of(experiment)?);
+        }
     }
-    runs
+    Ok(runs)
 }
 
 /// Runs of the lock with an id that starts with these digits. Includes unfinished runs.
-fn by_id(root: &Path, id: &str) -> Vec<PathBuf> {
+fn by_id(root: &Path, id: &str) -> Result<Vec<PathBuf>, Problem> {
     let is_id = id.len() >= ID_DIGITS && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     if !is_id {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let all = folders(root).into_iter().flat_map(|folder| {
-        let inside = folders(&folder);
-        std::iter::once(folder).chain(inside)
-    });
-    all.filter(|run| id_of_run(&Paths::new(run)).is_some_and(|lock| lock.starts_with(id))).collect()
+    let mut runs = Vec::new();
+    for folder in folders(root)? {
+        let inside = folders(&folder)?;
+        for run in std::iter::once(folder).chain(inside) {
+            if id_of_run(&Paths::new(&run))?.is_some_and(|lock| lock.starts_with(id)) {
+                runs.push(run);
+            }
+        }
+    }
+    Ok(runs)
 }
 
 /// The id of a run's lock, from its attestation if it is finished: that is read faster.
-fn id_of_run(run: &Paths) -> Option<String> {
-    match attestation(run) {
+fn id_of_run(run: &Paths) -> Result<Option<String>, Problem> {
+    Ok(match attestation_of_any(run)? {
         Some(attestation) => Some(attestation.lock.to_string()),
-        None => Some(lock_at(&run.lock())?.id().to_string()),
-    }
+        None => lock_at(&run.lock())?.map(|lock| lock.id().to_string()),
+    })
 }
 
 /// Refuses a list that names a run or a file twice, under one name or two.
@@ -229,28 +242,36 @@ pub fn is_model(folder: &Path) -> bool {
 }
 
 /// The runs in a folder that is not a run itself, by name; `None` without any.
-pub fn runs_in(folder: &Path) -> Option<Vec<PathBuf>> {
-    if Paths::new(folder).lock().is_file() {
-        return None;
+pub fn runs_in(folder: &Path) -> Result<Option<Vec<PathBuf>>, Problem> {
+    if is_run(folder)? {
+        return Ok(None);
     }
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let paths = entries.map(|entry| entry.path());
-    let mut runs: Vec<PathBuf> = paths.filter(|path| Paths::new(path).lock().is_file()).collect();
-    runs.sort();
-    (!runs.is_empty()).then_some(runs)
+    let mut runs = Vec::new();
+    for path in paths_in(folder)? {
+        if is_run(&path)? {
+            runs.push(path);
+        }
+    }
+    Ok((!runs.is_empty()).then_some(runs))
 }
 
-/// The lock at a path, if there is a readable one.
-pub fn lock_at(path: &Path) -> Option<Lock> {
-    let text = disk::read_text(path, disk::SMALL).ok()?;
-    lock_from_text(&shown(path), &text).ok()
+/// Whether a folder has a run's lock.
+fn is_run(folder: &Path) -> Result<bool, Problem> {
+    let lock = Paths::new(folder).lock();
+    Ok(if_readable(&lock, fs::metadata(&lock))?.is_some_and(|lock| lock.is_file()))
 }
 
-/// The lock of a run's folder with its text; `None` if it cannot be read, which `canonc verify` reports.
-pub fn experiment_of_run(folder: &Path) -> Option<(Experiment, String)> {
-    let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
-    let experiment = experiment_from_text("lock", &text).ok()?;
-    Some((experiment, text))
+/// The lock at a path, if there is one for us to read.
+pub fn lock_at(path: &Path) -> Result<Option<Lock>, Problem> {
+    let text = if_readable(path, disk::read_text(path, disk::SMALL))?;
+    Ok(text.and_then(|text| lock_from_text(&shown(path), &text).ok()))
+}
+
+/// The lock of a run's folder with its text; `None` if it is not one, which `canonc verify` reports.
+pub fn experiment_of_run(folder: &Path) -> Result<Option<(Experiment, String)>, Problem> {
+    let path = Paths::new(folder).lock();
+    let Some(text) = if_there(&path, disk::read_text(&path, disk::SMALL))? else { return Ok(None) };
+    Ok(experiment_from_text("lock", &text).ok().map(|experiment| (experiment, text)))
 }
 
 /// The lock that a word names, and its text.
@@ -299,23 +320,22 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Files in a folder with the given ending, sorted by name; empty if it cannot be read.
-pub fn files_in(folder: &Path, ending: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
-        .collect();
-    paths.sort();
-    paths
+/// Files in a folder with the given ending, sorted by name; none if there is no such folder.
+pub fn files_in(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Problem> {
+    let mut paths = paths_in(folder)?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == ending));
+    Ok(paths)
 }
 
 /// The only experiment lock under `lockfiles`.
 pub fn only_experiment() -> Result<PathBuf, Failure> {
-    let locks = files_in(Path::new(LOCKFILES), "lock");
-    let is_experiment = |path: &PathBuf| matches!(lock_at(path), Some(Lock::Experiment(_)));
-    let experiments: Vec<PathBuf> =
-        locks.iter().filter(|path| is_experiment(path)).cloned().collect();
+    let locks = files_in(Path::new(LOCKFILES), "lock")?;
+    let mut experiments = Vec::new();
+    for path in &locks {
+        if let Some(Lock::Experiment(_)) = lock_at(path)? {
+            experiments.push(path.clone());
+        }
+    }
     match experiments.as_slice() {
         [only] => Ok(only.clone()),
         several => Err(refuse::no_only_experiment(&locks, several)),

@@ -88,6 +88,9 @@ impl Known {
         let mut failed = false;
         for (named, span) in &read.archs {
             if let Err(failure) = self.arch(named) {
+                if failure.exit == Exit::Machine {
+                    return Err(failure);
+                }
                 failed = true;
                 match &failure.message {
                     Some(message) => {
@@ -139,6 +142,7 @@ impl Known {
                     None => read.span_of(&format!("arms.{}", arm.name)),
                 };
                 self.arm(arm).map_err(|failure| match failure.message {
+                    Some(_) if failure.exit == Exit::Machine => failure,
                     Some(message) => {
                         let mut d = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
                         d.help = failure.help;

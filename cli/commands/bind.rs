@@ -10,10 +10,12 @@ use data::Split;
 use data::text::index::TextIndex;
 use data::text::tokenizer::{Info, Kind};
 use data::text::{file, locked};
+use dsl::Problem;
 use lab::error::LockError;
 use lab::experiment::{DataSource, Experiment, Init, Missing};
 use lab::lock::{self, Bound, Lock};
 use records::initial;
+use records::run::if_readable;
 
 use crate::extensions::weight_files;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -131,14 +133,20 @@ fn bind_data(
     let experiments = before.experiments();
     let reads_text = |e: &&&Experiment| matches!(e.data.source, DataSource::Text { .. });
     let reader = experiments.iter().find(reads_text);
-    let usual = || documents::usual_path(reader?).ok().filter(|path| path.exists());
+    let usual = || {
+        let path = reader.and_then(|reader| documents::usual_path(reader).ok());
+        Ok::<_, Problem>(match path {
+            Some(path) => if_readable(&path, std::fs::metadata(&path))?.map(|_| path),
+            None => None,
+        })
+    };
     let data = match (&args.data, reader) {
         (Some(data), Some(_)) => self::documents(data, index, &experiments)?,
         // A lock that reads no text is refused before any data is opened.
         (Some(_), None) => {
             Bound { digest: Digest::of("", ""), documents: None, tokens: None, tokenizer: None }
         }
-        (None, _) => match usual() {
+        (None, _) => match usual()? {
             Some(data) => self::documents(&data, index, &experiments)?,
             None => return Ok(before.clone()),
         },
@@ -162,10 +170,11 @@ fn bind_weights(
         if let (Some(path), false) = (given, digests.is_empty() || digests.contains_key(name)) {
             return Err(several_names(path, name, &digests));
         }
-        let Some(source) = given.map(Path::to_owned).or_else(|| initial_weights::usual(name))
-        else {
-            continue;
+        let source = match given {
+            Some(path) => Some(path.to_owned()),
+            None => initial_weights::usual(name)?,
         };
+        let Some(source) = source else { continue };
         let Some(weights) = initial_weights::open(experiment, Some(&source))? else { continue };
         let digest = initial::digest(&experiment.arch.compiled.graph, &*weights)?;
         let arch = &experiment.arch.compiled;
@@ -223,8 +232,7 @@ fn documents(
     read: &mut Option<Arc<TextIndex>>,
     experiments: &[&Experiment],
 ) -> Result<Bound, Failure> {
-    if !path.exists() {
-        let error = std::io::Error::from(std::io::ErrorKind::NotFound);
+    if let Err(error) = std::fs::metadata(path) {
         return Err(files::missing(path, &error).help("make it with `canonc data prepare`"));
     }
     let index = match read {

@@ -84,6 +84,7 @@ struct Report {
     archs: usize,
     errors: usize,
     warnings: usize,
+    exit: Exit,
 }
 
 impl Report {
@@ -95,6 +96,7 @@ impl Report {
             archs: 0,
             errors: 0,
             warnings: 0,
+            exit: Exit::Fine,
         }
     }
 
@@ -152,7 +154,7 @@ impl Report {
                 continue;
             }
             match diagnostic.severity {
-                Severity::Error => self.errors += 1,
+                Severity::Error => self.error(Exit::BadInput),
                 Severity::Warning => self.warnings += 1,
             }
             match &mut self.json {
@@ -162,8 +164,13 @@ impl Report {
         }
     }
 
-    fn failure(&mut self, failure: &Failure) {
+    fn error(&mut self, exit: Exit) {
         self.errors += 1;
+        self.exit = self.exit.max(exit);
+    }
+
+    fn failure(&mut self, failure: &Failure) {
+        self.error(failure.exit);
         match &mut self.json {
             Some(all) => all.push(JsonDiagnostic::failure(failure)),
             None => output::failure(failure),
@@ -171,7 +178,7 @@ impl Report {
     }
 
     fn end(self) -> Outcome {
-        let Report { json, seen: _, files, archs, errors, warnings } = self;
+        let Report { json, seen: _, files, archs, errors, warnings, exit } = self;
         match json {
             Some(diagnostics) => {
                 let schema = "canonc.check.v1";
@@ -198,7 +205,7 @@ impl Report {
                 output::note(&format!("{checked}: {found}"));
             }
         }
-        Ok(if errors == 0 { Exit::Fine } else { Exit::BadInput })
+        Ok(exit)
     }
 }
 

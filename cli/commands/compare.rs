@@ -277,7 +277,7 @@ fn one(
     let mut compared = compared(comparison, &due, &folder, &finished)?;
     same_data(&due, &compared)?;
     compared.proof.other_records =
-        other_records(comparison, &compared, &args.dir, &run_folders(&due, &folder, &finished)?);
+        other_records(comparison, &compared, &args.dir, &run_folders(&due, &folder, &finished)?)?;
     overlap_counts::count(&due, &mut compared, &folder, true)?;
     for line in interim_looks::said(&looks) {
         output::note(&line);
@@ -340,7 +340,7 @@ fn read(word: &Path) -> Result<Comparison, Failure> {
     workspace::read_comparison(word).map_err(|failure| {
         let is_experiment = || {
             let path = workspace::lock_path(word).ok()?;
-            Some(matches!(workspace::lock_at(&path)?, Lock::Experiment(_)))
+            Some(matches!(workspace::lock_at(&path).ok()??, Lock::Experiment(_)))
         };
         match is_experiment() {
             Some(true) => {
@@ -403,7 +403,7 @@ fn check(
         };
         // Runs of one comparison mostly have the same suites, which take a while to read. A finished run needs none.
         let asks = (&experiment.evaluation, &experiment.data.source);
-        if !Paths::new(&run_folder).attestation().exists() && !asked.contains(&asks) {
+        if !Paths::new(&run_folder).is_attested()? && !asked.contains(&asks) {
             suites().measure(experiment, documents.as_deref())?;
             asked.push(asks);
         }
@@ -426,7 +426,7 @@ fn warn_of_two_trainers(
 ) -> Result<(), Failure> {
     let (mut engines, mut missing) = (BTreeSet::new(), 0);
     for run in due {
-        match attestation(&Paths::new(finished.folder(folder, &run.experiment)?)) {
+        match attestation(&Paths::new(finished.folder(folder, &run.experiment)?))? {
             Some(attested) => engines.extend(attested.trainer.map(|one| one.engine_words())),
             None => missing += 1,
         }
@@ -465,7 +465,7 @@ fn check_weights(
     let mut arms = BTreeSet::new();
     for run in comparison.runs() {
         let run_folder = finished.folder(folder, &run.experiment)?;
-        if !Paths::new(&run_folder).attestation().exists() && arms.insert(&run.arm) {
+        if !Paths::new(&run_folder).is_attested()? && arms.insert(&run.arm) {
             let weights = given.filter(|_| initial_weights::begins_from_some(&run.experiment));
             initial_weights::read(&run.experiment, weights)?;
         }
@@ -489,7 +489,7 @@ fn check_trainer(
     run_folder: &Path,
 ) -> Result<(), Failure> {
     let paths = Paths::new(run_folder);
-    if let Some(attested) = attestation(&paths) {
+    if let Some(attested) = attestation(&paths)? {
         return trained_as_declared(comparison.trainer, attested.trainer.as_ref(), run_folder);
     }
     refuse_elsewhere(&paths)?;

@@ -10,7 +10,7 @@ use clap::Args;
 use lab::comparison::Comparison;
 use lab::experiment::{Experiment, TokenizerKind};
 use lab::lock::Lock;
-use records::run::{Paths, experiment_from_text, lock_from_text};
+use records::run::{Paths, experiment_from_text, if_there, lock_from_text};
 use report::compare::Facts;
 use report::page::{self, NoSuchModel, ON_TRUST, PageContents, PageLog, Part, Published};
 use report::samples::Sample;
@@ -148,7 +148,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
             // The file that the run wrote itself is replaced: TensorBoard would read both.
             let path = match event_files(&of_run)?.as_slice() {
                 [one] => one.clone(),
-                _ => of_run.join(tensorboard::file_name(tensorboard::begins(&run.folder))),
+                _ => of_run.join(tensorboard::file_name(tensorboard::begins(&run.folder)?)),
             };
             let events = tensorboard::events(&run.folder, &run.experiment)?;
             out::put(&path, OutputKind::Events, events)?;
@@ -249,18 +249,18 @@ fn add_folder(
 ) -> Result<(), Failure> {
     let finished = || finished.get_or_init(|| FinishedRuns::under(dir));
     // A comparison's runs are in a folder of its name.
-    if let Some(comparison) = comparison_of(folder) {
+    if let Some(comparison) = comparison_of(folder)? {
         return self::comparison(report, &comparison, folder, finished());
     }
     if let Err(error) = std::fs::read_dir(folder) {
         return Err(Failure::cannot_read(folder, &error));
     }
     let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) =
-        folders(folder).into_iter().partition(|path| Paths::new(path).lock().is_file());
-    let comparisons: Vec<(PathBuf, Comparison)> = others
-        .into_iter()
-        .filter_map(|path| comparison_of(&path).map(|comparison| (path, comparison)))
-        .collect();
+        folders(folder)?.into_iter().partition(|path| Paths::new(path).lock().is_file());
+    let mut comparisons = Vec::new();
+    for path in others {
+        comparisons.extend(comparison_of(&path)?.map(|comparison| (path, comparison)));
+    }
     if runs.is_empty() && comparisons.is_empty() {
         return Err(Failure::bad_input(format!("`{}` contains no run", shown(folder))).help(
             "name a run's folder, a folder with several runs, or a lock; `canonc run` and `canonc compare` train runs",
@@ -277,6 +277,9 @@ fn add_folder(
     }
     for (folder, comparison) in comparisons {
         if let Err(failure) = self::comparison(report, &comparison, &folder, finished()) {
+            if failure.exit == Exit::Machine {
+                return Err(failure);
+            }
             let message = failure.message.unwrap_or_default();
             report.left_out.push(format!("{}: {message}", shown(&folder)));
         }
@@ -324,7 +327,8 @@ fn add_lock(
 
 /// The folder of a file, if it has runs too: a comparison's folder also has their locks and a page.
 fn among_runs(path: &Path) -> Option<&Path> {
-    path.parent().filter(|parent| path.is_file() && workspace::runs_in(parent).is_some())
+    path.parent()
+        .filter(|parent| path.is_file() && matches!(workspace::runs_in(parent), Ok(Some(_))))
 }
 
 fn all_of(folder: &Path) -> String {
@@ -351,18 +355,19 @@ fn finished_part(
     overlap_counts::count(&due, &mut compared, folder, false)?;
     if let Some(runs) = folder.parent() {
         let run_folders = run_folders(&due, folder, finished)?;
-        compared.proof.other_records = other_records(comparison, &compared, runs, &run_folders);
+        compared.proof.other_records = other_records(comparison, &compared, runs, &run_folders)?;
     }
     part(comparison, Facts::new(&compared), &due, folder, finished)
 }
 
 /// The comparison lock with a folder's name.
-fn comparison_of(folder: &Path) -> Option<Comparison> {
-    let name = folder.file_name()?.to_str()?;
-    match workspace::lock_at(&Path::new(LOCKFILES).join(format!("{name}.lock")))? {
-        Lock::Comparison(comparison) => Some(comparison),
-        Lock::Arch(_) | Lock::Experiment(_) => None,
-    }
+fn comparison_of(folder: &Path) -> Result<Option<Comparison>, Failure> {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let Some(name) = name else { return Ok(None) };
+    Ok(match workspace::lock_at(&Path::new(LOCKFILES).join(format!("{name}.lock")))? {
+        Some(Lock::Comparison(comparison)) => Some(comparison),
+        Some(Lock::Arch(_) | Lock::Experiment(_)) | None => None,
+    })
 }
 
 /// A single run, from its folder.
@@ -376,7 +381,9 @@ fn alone(folder: &Path) -> Result<page::PageRun, Failure> {
 /// The run of a lock. An unfinished run is shown up to its last step, under a name that says so.
 fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::PageRun, Failure> {
     let paths = Paths::new(folder);
-    let (logged, name) = if paths.attestation().exists() || !paths.metrics().exists() {
+    let metrics = paths.metrics();
+    let has_log = if_there(&metrics, std::fs::metadata(&metrics))?.is_some();
+    let (logged, name) = if paths.is_attested()? || !has_log {
         (page::read(folder, &experiment)?, experiment.name.clone())
     } else {
         let (logged, step) = page::read_so_far(folder, &experiment)?;
@@ -429,6 +436,7 @@ fn comparison(
 ) -> Result<(), Failure> {
     match finished_part(comparison, folder, finished) {
         Ok(part) => report.parts.push(part),
+        Err(why) if why.exit == Exit::Machine => return Err(why),
         Err(why) => {
             if each_alone(report, comparison, folder, finished)? == 0 {
                 return Err(why);

@@ -333,7 +333,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::ArmRun>)
     for run in locked.runs() {
         let run_folder = finished.folder(&folder, &run.experiment)?;
         let wanted = run.role == Role::Base || (run.role == Role::Treatment && run.arm == *arm);
-        if wanted && Paths::new(&run_folder).attestation().exists() {
+        if wanted && Paths::new(&run_folder).is_attested()? {
             finished_runs.push(run);
         }
     }

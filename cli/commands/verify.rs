@@ -8,7 +8,7 @@ use clap::{ArgMatches, Args};
 use lab::experiment::Experiment;
 use lab::lock::{self, Lock};
 use lab::trainer::CANONC;
-use records::run::{Paths, lock_from_text};
+use records::run::{Paths, if_there, lock_from_text};
 use records::verify::{Claim, Inputs, Remake, Subject, TrainedBy, VerifyReport, verify as check};
 use records::weights::WeightSource;
 use serde_json::json;
@@ -122,7 +122,8 @@ pub(crate) fn run(_: &Program, matches: &ArgMatches) -> Outcome {
 pub fn verify(args: &VerifyArgs, replayer: &Replayer) -> Outcome {
     let (mut whats, replay) = requested(args)?;
     if replay.is_none() {
-        whats = whats.into_iter().flat_map(with_runs).collect();
+        let runs = whats.into_iter().map(with_runs).collect::<Result<Vec<_>, _>>()?;
+        whats = runs.concat();
     }
     if let [what] = whats.as_slice() {
         let (report, help) = one(what, replay, args, replayer, &mut Folders::default())?;
@@ -185,12 +186,12 @@ fn summary(all: usize, faulty: &[(&Path, Exit)]) -> String {
 }
 
 /// A folder of a comparison and the runs in it, or what is named itself.
-fn with_runs(what: PathBuf) -> Vec<PathBuf> {
+fn with_runs(what: PathBuf) -> Result<Vec<PathBuf>, Failure> {
     let folder = workspace::path(&what).unwrap_or_else(|_| what.clone());
-    match comparison_folder::runs_of(&folder).filter(|_| folder.is_dir()) {
+    Ok(match comparison_folder::runs_of(&folder)?.filter(|_| folder.is_dir()) {
         Some(runs) => std::iter::once(folder).chain(runs).collect(),
-        None => workspace::runs_in(&what).unwrap_or(vec![what]),
-    }
+        None => workspace::runs_in(&what)?.unwrap_or(vec![what]),
+    })
 }
 
 /// Verifies one run or lock; for an unreadable lock, also returns what to do about it.
@@ -242,10 +243,12 @@ fn folder_report(
     replayer: &Replayer,
     folders: &mut Folders,
 ) -> Result<VerifyReport, Failure> {
-    if let (None, Some(report)) = (replay, comparison_folder::report(folder)) {
+    if replay.is_none()
+        && let Some(report) = comparison_folder::report(folder)?
+    {
         return Ok(report);
     }
-    if workspace::runs_in(folder).is_some() {
+    if workspace::runs_in(folder)?.is_some() {
         return Err(refuse::not_a_run(folder));
     }
     let lock = Paths::new(folder).lock();
@@ -255,7 +258,7 @@ fn folder_report(
             vec![format!("the run has no lock, but {}.lock is beside its folder", shown(folder))];
         return Ok(VerifyReport { broken, ..VerifyReport::default() });
     }
-    if let Ok(text) = disk::read_text(&lock, disk::SMALL) {
+    if let Some(text) = if_there(&lock, disk::read_text(&lock, disk::SMALL))? {
         refuse_other_version(&lock, &text)?;
     }
     let which = if args.all { Remake::Every } else { Remake::Spread };
@@ -265,7 +268,10 @@ fn folder_report(
     let given = GivenPaths { data: args.data.as_deref(), weights: args.weights.as_deref() };
     let mut report = run_report(folder, given, which)?;
     signature(folder, args, &mut report)?;
-    report.broken.extend(folders.faults(folder));
+    if let Some(unread) = report.unread.take() {
+        return Err(unread.into());
+    }
+    report.broken.extend(folders.faults(folder)?);
     if let Some(steps) = replay {
         // Steps are trained again from the run's own files, so those must be intact.
         if report.broken.is_empty() {
@@ -326,7 +332,7 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut VerifyReport) -> Res
         .signers
         .as_deref()
         .map(|signers| TrustedFile { signers, identity: args.identity.as_deref() });
-    if trusted.is_some() || paths.attestation().exists() || paths.signature().exists() {
+    if trusted.is_some() || paths.is_attested()? || paths.signature().exists() {
         signatures().report(&paths, trusted, report)?;
     }
     Ok(())
@@ -366,13 +372,14 @@ fn run_report(
     which: Remake,
 ) -> Result<VerifyReport, Failure> {
     // Look for documents only if the lock names them; an unreadable lock is already in the report.
-    let experiment = workspace::experiment_of_run(folder).map(|(experiment, _)| experiment);
+    let experiment = workspace::experiment_of_run(folder)?.map(|(experiment, _)| experiment);
     let (mut documents, mut unread) = (None, None);
     if let Some(experiment) = &experiment {
         match documents::read_if_present(experiment, data) {
             Ok(found) => documents = found,
             // A file that was named must be there.
             Err(failure) if data.is_some() => return Err(failure),
+            Err(failure) if failure.exit == Exit::Machine => return Err(failure),
             // The other checks need no documents, and a damaged file must not hide what they find.
             Err(failure) => unread = failure.message,
         }
@@ -420,7 +427,7 @@ fn weights(
 fn what_to_do(what: &Path, report: &VerifyReport) -> Vec<String> {
     let VerifyReport { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
-    if comparison_folder::runs_of(what).is_some() {
+    if matches!(comparison_folder::runs_of(what), Ok(Some(_))) {
         return vec![
             "restore the folder from a copy; `canonc compare` on its lock trains what is missing"
                 .to_owned(),

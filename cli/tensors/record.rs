@@ -26,7 +26,7 @@ pub(crate) fn record(args: &RecordArgs) -> Outcome {
     if !paths.lock().is_file() {
         return Err(refuse::not_a_run(&folder));
     }
-    if !trained_elsewhere(&paths) {
+    if !trained_elsewhere(&paths)? {
         return Err(Failure::bad_input(format!(
             "the run in `{}` was not trained by another engine: it has no trainer.toml",
             shown(&folder)

@@ -26,7 +26,7 @@ use cli::{documents, initial_weights, workspace};
 /// Restarts this process if the lock requires another environment. An unreadable lock is
 /// left to the report.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
-    match workspace::experiment_of_run(folder) {
+    match workspace::experiment_of_run(folder)? {
         Some((experiment, _)) => start_again(&experiment),
         None => Ok(()),
     }
@@ -39,16 +39,25 @@ pub(crate) fn replay(
     report: &mut VerifyReport,
 ) {
     // An unreadable lock is in the report already.
-    let Some((experiment, text)) = workspace::experiment_of_run(folder) else { return };
-    let told = if trained_elsewhere(&Paths::new(folder)) {
-        spot_checked(folder, &experiment, &text, given, amount, report)
-    } else {
-        let steps = match amount {
-            ReplayAmount::Usual => Some(USUAL),
-            ReplayAmount::Steps(steps) => Some(steps),
-            ReplayAmount::All => None,
-        };
-        replayed(folder, &experiment, &text, given, steps).map(|replayed| replayed.tell(report))
+    let (experiment, text) = match workspace::experiment_of_run(folder) {
+        Ok(Some(locked)) => locked,
+        Ok(None) => return,
+        Err(unread) => {
+            report.undecided(format!("replay: it did not begin: {}", unread.message));
+            return;
+        }
+    };
+    let told = match trained_elsewhere(&Paths::new(folder)) {
+        Err(unread) => Err(unread.into()),
+        Ok(true) => spot_checked(folder, &experiment, &text, given, amount, report),
+        Ok(false) => {
+            let steps = match amount {
+                ReplayAmount::Usual => Some(USUAL),
+                ReplayAmount::Steps(steps) => Some(steps),
+                ReplayAmount::All => None,
+            };
+            replayed(folder, &experiment, &text, given, steps).map(|replayed| replayed.tell(report))
+        }
     };
     if let Err(Failure { message, help, .. }) = told {
         let reasons: Vec<String> = message.into_iter().chain(help).collect();

@@ -79,7 +79,7 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     if !lock.exists() {
         return Err(refuse::not_a_run(folder));
     }
-    if trained_elsewhere(&paths) {
+    if trained_elsewhere(&paths)? {
         let folder = shown(folder);
         return Err(Failure::bad_input(format!(
             "the run in `{folder}` was trained by another engine, whose bits canonc's kernels do not give"

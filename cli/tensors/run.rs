@@ -213,7 +213,7 @@ fn prepare(
     let documents = documents::read(experiment, args.data.as_deref())?;
     initial_weights::refuse_unused(experiment, args.weights.as_deref())?;
     // A finished run needs no evaluation suites and no weights, and times do not depend on the weights.
-    let is_finished = Paths::new(folder).attestation().exists();
+    let is_finished = Paths::new(folder).is_attested()?;
     let measure = match is_finished {
         true => None,
         false => suites().measure(experiment, documents.as_deref())?,
@@ -341,7 +341,7 @@ fn run_several(args: &RunArgs) -> Outcome {
         match end {
             Ok(Exit::Fine) => {}
             // A diverged run reached its end; go on with the others.
-            end if diverged(&end, &folder).is_some() => all = Exit::Finding,
+            end if diverged(&end, &folder)?.is_some() => all = Exit::Finding,
             other => return other,
         }
     }

@@ -47,7 +47,11 @@ pub(super) fn repeated(before: &Path, word: &Path) -> Failure {
 /// A folder that is not one run: it holds several, or none.
 pub fn not_a_run(folder: &Path) -> Failure {
     let name = shown(folder);
-    match runs_in(folder).as_deref() {
+    let several = match runs_in(folder) {
+        Ok(several) => several,
+        Err(problem) => return problem.into(),
+    };
+    match several.as_deref() {
         None => Failure::bad_input(format!("`{name}` is not a run's folder: it has no lock"))
             .help(format!("name a folder written by `canonc run`, such as {RUNS}/NAME")),
         Some(several) => {
@@ -63,7 +67,7 @@ pub fn no_lock(path: &Path, error: &io::Error) -> Failure {
     if !path.is_dir() {
         return missing_lock(path, error);
     }
-    if runs_in(path).is_some() {
+    if !matches!(runs_in(path), Ok(None)) {
         return not_a_run(path);
     }
     let failure = Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)));
@@ -71,7 +75,7 @@ pub fn no_lock(path: &Path, error: &io::Error) -> Failure {
     let locks = folders.iter().flat_map(|folder| {
         stems(folder).into_iter().map(|stem| folder.join(format!("{stem}.lock")))
     });
-    let is_of_experiment = |path: &PathBuf| matches!(lock_at(path), Some(Lock::Experiment(_)));
+    let is_of_experiment = |path: &PathBuf| matches!(lock_at(path), Ok(Some(Lock::Experiment(_))));
     failure.help(match locks.min_by_key(|path| !is_of_experiment(path)) {
         Some(first) => format!("name a lock in it, such as `{}`", shown(&first)),
         None if is_model(path) => {
@@ -98,7 +102,8 @@ pub fn missing_lock(path: &Path, error: &io::Error) -> Failure {
         None => "lock or run",
     };
     let arch = Path::new(ARCHS).join(format!("{stem}.canon"));
-    let trains = same.and_then(|stem| lock_at(&Path::new(LOCKFILES).join(format!("{stem}.lock"))));
+    let trains =
+        same.and_then(|stem| lock_at(&Path::new(LOCKFILES).join(format!("{stem}.lock"))).ok()?);
     let trains = trains.is_some_and(|lock| !matches!(lock, Lock::Arch(_)));
     let with_arch = |failure: Failure| match !trains && arch.is_file() {
         true => failure.help(format!(
@@ -236,7 +241,7 @@ pub fn no_canon(path: &Path, error: &io::Error) -> Failure {
     if !path.is_dir() {
         return files::missing(path, error);
     }
-    if runs_in(path).is_some() {
+    if !matches!(runs_in(path), Ok(None)) {
         return not_a_run(path);
     }
     let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));

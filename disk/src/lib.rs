@@ -39,8 +39,10 @@ use std::path::{Path, PathBuf};
 
 use checked::read_at;
 use content::Content;
+use dsl::Problem;
 pub use replace::{
-    UNFINISHED, create_anew, parent, replace, replace_with, sweep, sync_folder, unfinished,
+    UNFINISHED, create_anew, create_folder_held, not_durable, parent, rename_synced, replace,
+    replace_with, sweep, sweep_abandoned, sync_folder, unfinished, unfinished_folder,
 };
 
 /// Maximum bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
@@ -80,6 +82,40 @@ pub fn is_wrong_path(error: &io::Error) -> bool {
             | io::ErrorKind::InvalidInput
             | io::ErrorKind::InvalidFilename
     ) || cfg!(target_os = "linux") && error.raw_os_error() == Some(TOO_MANY_LINKS)
+}
+
+/// Whether an error is the machine's: the file is there, but the disk, the system or a limit kept it from being read or
+/// written. It says nothing about the content, and the same call may succeed later.
+pub fn is_of_machine(error: &io::Error) -> bool {
+    let of_system = error.raw_os_error().is_some() || error.kind() == io::ErrorKind::OutOfMemory;
+    of_system
+        && !is_wrong_path(error)
+        && !matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::FileTooLarge
+                | io::ErrorKind::InvalidData
+                | io::ErrorKind::UnexpectedEof
+        )
+}
+
+/// The same for a file that canonc wrote itself, whose missing permission is the machine's, too.
+pub fn is_unread(error: &io::Error) -> bool {
+    is_of_machine(error) || error.kind() == io::ErrorKind::PermissionDenied
+}
+
+/// The problem of a file that somebody names and that could not be read. `help` is for what is the file's or the path's
+/// fault.
+pub fn cannot_read(
+    error: &io::Error,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Problem {
+    match is_of_machine(error) {
+        true => Problem::machine(message, "check the disk and the machine, and repeat the command"),
+        false => Problem::input(message, help),
+    }
 }
 
 /// Linux's ELOOP; the standard library's kind for it is unstable.
@@ -179,14 +215,18 @@ pub fn each_line<E>(
     }
 }
 
-/// The lines of a file that are valid JSON. Skips a line torn by the end of a process, and a file that cannot be read.
-pub fn json_lines(path: &Path) -> Vec<serde_json::Value> {
+/// The lines of a file that are valid JSON; none if there is no such file. Skips a line torn by the end of a process, and
+/// what no process of ours wrote. An error only if the machine could not read the file.
+pub fn json_lines(path: &Path) -> io::Result<Vec<serde_json::Value>> {
     let mut values = Vec::new();
-    let _ = each_line(path, |line| {
+    let read = each_line(path, |line| {
         values.extend(serde_json::from_slice(line).ok());
         Ok::<(), ()>(())
     });
-    values
+    match read {
+        Err(error) if is_unread(&error) => Err(error),
+        Ok(_) | Err(_) => Ok(values),
+    }
 }
 
 fn regular(metadata: &std::fs::Metadata) -> io::Result<()> {
@@ -241,6 +281,26 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_the_machine_is_told_from_one_of_the_file() {
+        // Linux's EIO, EMFILE, ENOMEM, ESTALE and ETIMEDOUT.
+        for of_machine in [5, 24, 12, 116, 110] {
+            let error = io::Error::from_raw_os_error(of_machine);
+            assert!(cfg!(not(target_os = "linux")) || is_of_machine(&error), "{error}");
+        }
+        // ENOENT, EISDIR, ENOTDIR, ENAMETOOLONG, ELOOP, EACCES.
+        for of_path in [2, 21, 20, 36, 40, 13] {
+            let error = io::Error::from_raw_os_error(of_path);
+            assert!(cfg!(not(target_os = "linux")) || !is_of_machine(&error), "{error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, [0xff]).unwrap();
+        for error in [read(&path, 0).unwrap_err(), read_text(&path, 5).unwrap_err()] {
+            assert!(!is_unread(&error), "{error}");
+        }
+    }
+
+    #[test]
     fn a_log_is_read_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -252,7 +312,8 @@ mod tests {
         });
         assert!(all.unwrap().is_ok());
         assert_eq!(lines.concat(), std::fs::read(&path).unwrap());
-        assert_eq!(json_lines(&path).len(), 2);
+        assert_eq!(json_lines(&path).unwrap().len(), 2);
+        assert!(json_lines(&folder.path().join("no")).unwrap().is_empty());
     }
 
     #[test]
@@ -275,6 +336,59 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
+    #[test]
+    fn what_a_killed_process_left_is_swept_and_what_a_live_one_writes_is_not() {
+        use std::io::Write as _;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let names = || {
+            let entries = std::fs::read_dir(folder.path()).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        };
+        let kept = [".o.12.partial.txt", ".unfinished-plan.txt", "o.12.partial"];
+        for name in kept {
+            std::fs::write(at(name), "").unwrap();
+        }
+        std::fs::write(at(".unfinished-12-0"), "half").unwrap();
+        std::fs::create_dir(at(".o.12.partial")).unwrap();
+        std::fs::write(at(".o.12.partial").join("weights"), "half").unwrap();
+        let written = replace_with(&at("file"), |file| {
+            file.write_all(b"new")?;
+            // Another process that begins meanwhile.
+            sweep_abandoned(folder.path());
+            Ok::<(), io::Error>(())
+        });
+        written.unwrap().unwrap();
+        assert_eq!(std::fs::read(at("file")).unwrap(), b"new");
+        let mut left: Vec<&str> = kept.to_vec();
+        left.push("file");
+        left.sort_unstable();
+        if cfg!(unix) {
+            assert_eq!(names(), left);
+            let partial = unfinished_folder(&at("out"));
+            let held = create_folder_held(&partial).unwrap();
+            sweep_abandoned(folder.path());
+            assert!(partial.exists());
+            drop(held);
+            sweep_abandoned(folder.path());
+            assert!(!partial.exists());
+        }
+    }
+
+    #[test]
+    fn an_output_that_is_not_durable_is_told_from_one_that_is_not_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+        let error = rename_synced(&from, &to).unwrap_err();
+        assert!(not_durable(&error, "to").is_none(), "{error}");
+        std::fs::write(&from, "new").unwrap();
+        rename_synced(&from, &to).unwrap();
+        assert_eq!(std::fs::read(&to).unwrap(), b"new");
+    }
+
     #[cfg(unix)]
     #[test]
     fn pipes_and_devices_are_refused() {
@@ -287,7 +401,7 @@ mod tests {
         let status = std::process::Command::new("mkfifo").arg(&pipe).status();
         if status.is_ok_and(|status| status.success()) {
             assert!(open(&pipe).unwrap_err().to_string().contains("pipe"));
-            assert!(json_lines(&pipe).is_empty());
+            assert!(json_lines(&pipe).unwrap().is_empty());
         }
     }
 

@@ -7,7 +7,7 @@ use lab::trainer::TrainerRecord;
 
 use crate::checkpoint::{Slot, Store};
 use crate::metrics::{self, ExternalLog, MeasuredWeights, Measurements, Record};
-use crate::run::{Paths, cannot_read, trained_elsewhere};
+use crate::run::{Paths, cannot_read, if_there, trained_elsewhere};
 
 /// What the folder of such a run holds, besides its tensors.
 #[derive(Clone, Debug)]
@@ -70,10 +70,12 @@ impl ExternalRun {
 
 /// The trainer record of a run, with what changed while it was trained; `None` for one that canonc trained.
 pub fn trainer_of(paths: &Paths) -> Result<Option<TrainerRecord>, Problem> {
-    if !trained_elsewhere(paths) {
+    if !trained_elsewhere(paths)? {
         return Ok(None);
     }
-    Ok(Some(match paths.metrics().is_file() {
+    let metrics = paths.metrics();
+    let has_log = if_there(&metrics, std::fs::metadata(&metrics))?.is_some_and(|log| log.is_file());
+    Ok(Some(match has_log {
         true => ExternalRun::read(paths)?.trainer_throughout(),
         false => trainer(paths)?,
     }))

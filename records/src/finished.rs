@@ -66,7 +66,7 @@ pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attested, Vec<Reco
         Err(error) => return Err(cannot_read(&path, &error)),
     };
     let unreadable = |reason: String| mismatch(paths, &format!("attestation.toml: {reason}"));
-    if trained_elsewhere(paths) {
+    if trained_elsewhere(paths)? {
         let attestation = ExternalAttestation::parse(&text).map_err(unreadable)?;
         let records = elsewhere::records(paths, expected, &attestation)?;
         return Ok((attestation.into(), records));
@@ -79,7 +79,7 @@ pub fn read(paths: &Paths, expected: Expected<'_>) -> Result<(Attested, Vec<Reco
 /// The records that an unfinished run has logged so far, and the last step. A process may be working on it, so an
 /// incomplete line is skipped.
 pub fn so_far(paths: &Paths, expected: Expected<'_>) -> Result<(Vec<Record>, u64), Problem> {
-    if trained_elsewhere(paths) {
+    if trained_elsewhere(paths)? {
         let run = ExternalRun::read(paths)?;
         let step = elsewhere::order(expected, &run).map_err(|what| mismatch(paths, &what))?;
         return Ok((run.records(), step));
@@ -127,7 +127,11 @@ fn unfinished(paths: &Paths) -> Problem {
             "train it with `canonc run` on its lock, or with `canonc compare` on the lock of its comparison",
         );
     }
-    if trained_elsewhere(paths) {
+    let is_elsewhere = match trained_elsewhere(paths) {
+        Ok(is_elsewhere) => is_elsewhere,
+        Err(problem) => return problem,
+    };
+    if is_elsewhere {
         return Problem::finding(
             format!("the run in {folder} is not recorded: it has no attestation.toml"),
             format!(
@@ -145,7 +149,11 @@ fn unfinished(paths: &Paths) -> Problem {
 pub fn mismatch(paths: &Paths, what: &str) -> Problem {
     let folder = paths.folder.display();
     let message = format!("the run in {folder} is not the finished run of its lock: {what}");
-    if trained_elsewhere(paths) {
+    let is_elsewhere = match trained_elsewhere(paths) {
+        Ok(is_elsewhere) => is_elsewhere,
+        Err(problem) => return problem,
+    };
+    if is_elsewhere {
         return Problem::finding(
             message,
             format!(

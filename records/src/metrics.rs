@@ -266,12 +266,17 @@ fn read_lines(path: &Path, tag: &str) -> Result<Read, Problem> {
     match lines_read {
         Ok(done) => done.map(|()| read),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Read::default()),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(Problem::finding(
+        Err(error) if is_no_log(&error) => Err(Problem::finding(
             format!("{} is not a metrics log: {error}", path.display()),
             "restore the file, or move the run's folder away and run again from the start",
         )),
         Err(error) => Err(cannot_read(path, &error)),
     }
+}
+
+/// Whether it is a pipe, or has a line that no log has.
+fn is_no_log(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none()
 }
 
 fn altered(path: &Path, number: usize, what: &str) -> Problem {

@@ -23,7 +23,8 @@ use dsl::Problem;
 use crate::fault::{Faults, Point};
 
 pub(crate) use disk::{UNFINISHED, parent, replace, sweep, sync_folder, unfinished};
-pub use errors::{cannot_read, cannot_write, digest_of};
+pub use errors::{Refusal, cannot_read, cannot_write, digest_of};
+pub use errors::{if_readable, if_there, json_lines, paths_in};
 pub use event::Event;
 pub use kernels::{KernelNames, Kernels, kernel_lines};
 pub use kernels::{is_path, parse as parse_kernels, wrong as wrong_kernels};
@@ -90,6 +91,12 @@ impl Paths {
         self.folder.join("attestation.toml")
     }
 
+    /// Whether the run has an attestation, which need not be valid.
+    pub fn is_attested(&self) -> Result<bool, Problem> {
+        let path = self.attestation();
+        path.try_exists().map_err(|error| cannot_read(&path, &error))
+    }
+
     /// An SSH signature of the attestation, if it was signed.
     pub fn signature(&self) -> PathBuf {
         self.folder.join("attestation.toml.sig")
@@ -151,7 +158,7 @@ impl RunFolder {
             belongs(recorded)?;
         }
         // A finished run keeps the lock that it attested, even if another lock of the same training has another name.
-        if recorded.as_deref() != Some(lock_text) && !paths.attestation().exists() {
+        if recorded.as_deref() != Some(lock_text) && !paths.is_attested()? {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
@@ -163,7 +170,7 @@ impl RunFolder {
 
     /// Writes a file of the run, unless it already has this content.
     pub fn keep(&self, path: &Path, text: &str) -> Result<(), Problem> {
-        if disk::read_text(path, disk::TEXT).ok().as_deref() == Some(text) {
+        if if_there(path, disk::read_text(path, disk::TEXT))?.as_deref() == Some(text) {
             return Ok(());
         }
         replace(path, text.as_bytes(), || Ok(())).map_err(|error| cannot_write(path, &error))
@@ -206,10 +213,14 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), Problem> {
     Watched::default().append(path, line, false)
 }
 
+fn is_there(path: &Path) -> Result<Option<fs::Metadata>, Problem> {
+    if_there(path, fs::symlink_metadata(path))
+}
+
 /// A run writes only to files in its own folder; a link there would lead to another one.
 fn refuse_links(paths: &Paths) -> Result<(), Problem> {
     let checkpoints = paths.checkpoints();
-    if fs::symlink_metadata(&checkpoints).is_ok_and(|metadata| !metadata.is_dir()) {
+    if is_there(&checkpoints)?.is_some_and(|metadata| !metadata.is_dir()) {
         return Err(Problem::finding(
             format!(
                 "{} is a link or a file, not a run's folder of checkpoints",
@@ -229,7 +240,7 @@ fn refuse_links(paths: &Paths) -> Result<(), Problem> {
         paths.writer(),
         paths.checkpoints().join(POINTER),
     ] {
-        if fs::symlink_metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+        if is_there(&path)?.is_some_and(|metadata| !metadata.is_file()) {
             return Err(Problem::finding(
                 format!("{} is a link, a folder or a device, not a file of a run", path.display()),
                 "put the file itself there, or name another folder with --dir",
@@ -241,7 +252,8 @@ fn refuse_links(paths: &Paths) -> Result<(), Problem> {
 
 /// Refuses to write to a folder without a lock that holds anything except the beginnings of a run.
 fn refuse_strange(paths: &Paths) -> Result<(), Problem> {
-    if paths.lock().exists() {
+    let lock = paths.lock();
+    if lock.try_exists().map_err(|error| cannot_read(&lock, &error))? {
         return Ok(());
     }
     let entries =

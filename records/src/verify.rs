@@ -13,11 +13,11 @@ mod timings;
 mod elsewhere;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use dsl::Problem;
+use dsl::{Problem, ProblemKind};
 use lab::experiment::{DataSource, Experiment, Init, Missing};
 
 use crate::attest::{Attestation, Circumstances};
@@ -26,7 +26,8 @@ use crate::init;
 use crate::initial::NamedWeights;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
-use crate::run::{POINTER, Paths, cannot_read, experiment_from_text, trained_elsewhere};
+use crate::run::trained_elsewhere;
+use crate::run::{POINTER, Paths, Refusal, cannot_read, experiment_from_text, if_there};
 use crate::weights::WeightSource;
 use data::text::index::TextIndex;
 
@@ -37,8 +38,12 @@ pub use report::{Claim, Subject, TrainedBy, VerifyReport};
 pub use timings::{TimedRun, timed_seconds};
 
 /// Whether a run's folder passes every check that needs neither documents nor training.
-pub fn holds(folder: &Path) -> bool {
-    verify(folder, Inputs::default(), Remake::Spread).is_ok_and(|report| report.broken.is_empty())
+pub fn holds(folder: &Path) -> Result<bool, Problem> {
+    match verify(folder, Inputs::default(), Remake::Spread) {
+        Ok(report) => Ok(report.broken.is_empty()),
+        Err(problem) if problem.kind == ProblemKind::Machine => Err(problem),
+        Err(_) => Ok(false),
+    }
 }
 
 use log::Log;
@@ -52,21 +57,29 @@ pub struct Inputs {
     pub weights: Option<Box<dyn WeightSource>>,
 }
 
-/// Checks everything in a run's folder. What needs a missing input is taken on trust.
+/// Checks everything in a run's folder. What needs a missing input is taken on trust. An error if a file could not be read.
 pub fn verify(folder: &Path, inputs: Inputs, which: Remake) -> Result<VerifyReport, Problem> {
+    let mut report = check_all(folder, inputs, which)?;
+    match report.unread.take() {
+        None => Ok(report),
+        Some(problem) => Err(problem),
+    }
+}
+
+fn check_all(folder: &Path, inputs: Inputs, which: Remake) -> Result<VerifyReport, Problem> {
     let paths = Paths::new(folder);
     let mut report = VerifyReport::default();
     special_files(&paths, &mut report);
-    if !report.broken.is_empty() {
+    if !report.broken.is_empty() || report.unread.is_some() {
         return Ok(report);
     }
     let Some((text, experiment)) = read_lock(&paths, &mut report)? else { return Ok(report) };
-    if trained_elsewhere(&paths) {
+    if trained_elsewhere(&paths)? {
         elsewhere::check(&paths, &experiment, (&text, inputs, which), &mut report)?;
         return Ok(report);
     }
     report.trained_by = TrainedBy::Canonc { shown: false };
-    let (attestation, circumstances) = match attestation(&paths) {
+    let (attestation, circumstances) = match attestation(&paths)? {
         None => (None, None),
         Some(Ok((attestation, circumstances))) => (Some(Ok(attestation)), Some(circumstances)),
         Some(Err(fault)) => (Some(Err(fault)), None),
@@ -85,7 +98,8 @@ pub fn verify(folder: &Path, inputs: Inputs, which: Remake) -> Result<VerifyRepo
     let ends = checkpoints::Ends { last, finished };
     let logged = log.as_ref();
     let saved = checkpoints::check(&paths, &experiment, &names, (logged, None), ends, &mut report)?;
-    let last_is_there = paths.checkpoints().join(name_of(last)).exists();
+    let place = paths.checkpoints().join(name_of(last));
+    let last_is_there = if_there(&place, std::fs::metadata(&place))?.is_some();
     let run = ended::RecordedEnd {
         begun: finished || log.as_ref().is_some_and(|log| log.steps().next().is_some()),
         finished,
@@ -165,6 +179,7 @@ fn check_log(
             report.trusted_since(Subject::Batches, reason, claim("batches of all steps"));
             report.trusted_since(Subject::HeldOut, reason, claim("held-out windows"));
         }
+        Err(error) if error.kind == ProblemKind::Machine => report.faulty("", error),
         // With text, the prepared file may be at fault.
         Err(error) if is_text => {
             report.undecided(format!("batches and held-out windows: {}", error.message));
@@ -192,7 +207,7 @@ fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Ver
             "tokens of the documents: they are those of the lock; only preparing them again shows that the tokenizer \
              made them",
         ),
-        Err(error) => report.broken(format!("the prepared documents: {}", error.message)),
+        Err(error) => report.faulty("the prepared documents: ", error),
     }
 }
 
@@ -229,11 +244,9 @@ fn special_files(paths: &Paths, report: &mut VerifyReport) {
         report.broken("checkpoints is not a folder");
     }
     let mut folders = vec![paths.folder.clone(), checkpoints.clone()];
-    let inside = std::fs::read_dir(&checkpoints).into_iter().flatten().flatten();
-    folders.extend(inside.map(|entry| entry.path()).filter(|path| path.is_dir()));
-    for entry in folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten() {
-        let Ok(entry) = entry else { continue };
-        let path = entry.path();
+    folders.extend(entries(&checkpoints, report).into_iter().filter(|path| path.is_dir()));
+    let all: Vec<_> = folders.iter().flat_map(|folder| entries(folder, report)).collect();
+    for path in all {
         let name = path.strip_prefix(&paths.folder).unwrap_or(&path).display().to_string();
         // Hidden files in the run's folder are named and never read.
         let hidden = name.starts_with('.');
@@ -260,7 +273,21 @@ fn special_files(paths: &Paths, report: &mut VerifyReport) {
             Ok(_) => report.broken(format!("{name} is neither a file nor a folder")),
             // A process that trains meanwhile renames and deletes what it has written.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => report.broken(format!("{name} cannot be inspected: {error}")),
+            Err(error) => report
+                .faulty(&format!("{name} cannot be inspected: "), Refusal::of_io(&path, &error)),
+        }
+    }
+}
+
+/// The paths in a folder, which may not be one.
+fn entries(folder: &Path, report: &mut VerifyReport) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    match if_there(folder, listed) {
+        Ok(paths) => paths.unwrap_or_default(),
+        Err(problem) => {
+            report.faulty("", problem);
+            Vec::new()
         }
     }
 }
@@ -271,6 +298,9 @@ fn lock_text(paths: &Paths, report: &mut VerifyReport) -> Result<Option<String>,
         Ok(text) => return Ok(Some(text)),
         Err(error) => error,
     };
+    if disk::is_unread(&error) {
+        return Err(cannot_read(&paths.lock(), &error));
+    }
     let begun = [paths.metrics(), paths.attestation(), paths.checkpoints()];
     if begun.iter().any(|path| path.exists()) {
         report.broken(format!("lock cannot be read: {error}; every run has one"));
@@ -283,12 +313,17 @@ fn lock_text(paths: &Paths, report: &mut VerifyReport) -> Result<Option<String>,
     ))
 }
 
-/// The attestation: `None` if there is none, otherwise its content or why it is invalid.
-fn attestation(paths: &Paths) -> Option<Result<(Attestation, Circumstances), String>> {
-    match read(&paths.attestation()) {
-        Ok(Some(text)) => Some(Attestation::parse_with_circumstances(&text)),
-        Ok(None) => None,
-        Err(error) => Some(Err(error.to_string())),
+/// An attestation's content, or why it is invalid.
+type ReadAttestation = Result<(Attestation, Circumstances), String>;
+
+/// The attestation: `None` if there is none.
+fn attestation(paths: &Paths) -> Result<Option<ReadAttestation>, Problem> {
+    let path = paths.attestation();
+    match read(&path) {
+        Ok(Some(text)) => Ok(Some(Attestation::parse_with_circumstances(&text))),
+        Ok(None) => Ok(None),
+        Err(error) if disk::is_unread(&error) => Err(cannot_read(&path, &error)),
+        Err(error) => Ok(Some(Err(error.to_string()))),
     }
 }
 
@@ -361,7 +396,7 @@ fn check_named(
             initial.short(),
             made.short()
         )),
-        Err(error) => report.broken(format!("the initial weights: {}", error.message)),
+        Err(error) => report.faulty("the initial weights: ", error),
     }
 }
 

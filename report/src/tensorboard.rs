@@ -29,14 +29,14 @@ pub fn file_name(begins: f64) -> String {
 }
 
 /// When a run began, 0 if that is not recorded.
-pub fn begins(folder: &Path) -> f64 {
-    started(&Paths::new(folder).events()).unwrap_or(0.0)
+pub fn begins(folder: &Path) -> Result<f64, Problem> {
+    Ok(started(&Paths::new(folder).events())?.unwrap_or(0.0))
 }
 
 /// The bytes of the event file of a run: the events that it writes itself while it trains, with wall times of [`logged`],
 /// so that equal runs give equal bytes.
 pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, Problem> {
-    let mut file = first(begins(folder), &experiment.id().to_string());
+    let mut file = first(begins(folder)?, &experiment.id().to_string());
     for event in logged(folder, experiment)? {
         file.extend(event.record());
     }
@@ -48,7 +48,7 @@ pub fn events(folder: &Path, experiment: &Experiment) -> Result<Vec<u8>, Problem
 pub fn logged(folder: &Path, experiment: &Experiment) -> Result<Vec<Event>, Problem> {
     let paths = Paths::new(folder);
     let (records, _) = finished::so_far(&paths, experiment.into())?;
-    let (seconds, mut now) = (step_seconds(&paths.timings()), begins(folder));
+    let (seconds, mut now) = (step_seconds(&paths.timings())?, begins(folder)?);
     let tokens = experiment.batch.tokens_per_step;
     let event = |record: &Record| match record {
         Record::Start(_) => None,

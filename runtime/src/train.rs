@@ -33,7 +33,7 @@ use records::job::{Estimate, Job, PLAN_TAG, estimate, fits};
 use records::metrics::{self, Appended, Evaluation, Log, Record, Start, Step};
 use records::platform::memory_limit;
 use records::run::{
-    Difference, Event, Kernels, Paths, RunFolder, belongs, cannot_read, first_difference,
+    Difference, Event, Kernels, Paths, RunFolder, belongs, cannot_read, first_difference, if_there,
     kernel_lines, parse_kernels, wrong_kernels,
 };
 use records::verify;
@@ -114,7 +114,7 @@ fn train_alone_or_lead(
 ) -> Result<TrainOutcome, Problem> {
     let ours = |text: &str| belongs(folder, job.digests, job.cadence.evaluation, text);
     // Create nothing for a run that cannot be trained. A finished run needs no more memory.
-    if !Paths::new(folder).attestation().exists() {
+    if !Paths::new(folder).is_attested()? {
         fits(&of_this_process(job, options), memory_limit().as_ref())?;
     }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
@@ -154,7 +154,8 @@ fn attested(
     observer: &mut dyn Observer,
 ) -> Result<Option<(Attestation, Vec<Record>)>, Problem> {
     let path = folder.paths.attestation();
-    let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
+    let text = if_there(&path, disk::read_text(&path, disk::SMALL))?;
+    let Some(text) = text else { return Ok(None) };
     let reason = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             let records = verify::intact(folder, job, &attestation)?;
@@ -443,7 +444,7 @@ impl<'a> TrainingRun<'a> {
     /// Adds the paths of this process to those of earlier ones.
     fn keep_kernels(&mut self) -> Result<Kernels, Problem> {
         let path = self.folder.paths.kernels();
-        let text = disk::read_text(&path, disk::SMALL).unwrap_or_default();
+        let text = if_there(&path, disk::read_text(&path, disk::SMALL))?.unwrap_or_default();
         if let Some(Difference { line, found, expected }) =
             first_difference(&text, &kernel_lines(&self.kernels))
         {
@@ -470,7 +471,7 @@ impl<'a> TrainingRun<'a> {
         };
         self.folder.check(true)?;
         self.log.sync()?;
-        let History { machines: sessions, proved, seconds } = history(&self.folder);
+        let History { machines: sessions, proved, seconds } = history(&self.folder)?;
         let facts = facts_of(self.options);
         let this_machine = machine::line(&facts);
         let attestation = Attestation {

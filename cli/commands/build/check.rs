@@ -83,7 +83,7 @@ pub(super) fn unreadable(in_folder: &LocksInFolder) -> Vec<Locked> {
 pub(super) type LocksInFolder = Vec<(PathBuf, Option<String>)>;
 
 pub(super) fn in_folder(args: &BuildArgs) -> Result<LocksInFolder, Failure> {
-    let paths = workspace::files_in(&args.out, "lock");
+    let paths = workspace::files_in(&args.out, "lock")?;
     let source = |path: PathBuf| {
         let text = workspace::text_at(&path)?.unwrap_or_default();
         Ok((path, lock::source_of(&text)))

@@ -31,7 +31,7 @@ pub(super) fn array(args: &CompareArgs, comparisons: &[Comparison]) -> Outcome {
                 .help("write a script for each of its runs: `canonc export LOCK --to slurm`"));
             }
             let run_folder = finished.folder(&folder, &run.experiment)?;
-            if !Paths::new(&run_folder).attestation().exists() {
+            if !Paths::new(&run_folder).is_attested()? {
                 missing += 1;
                 gpu |= platform.device == Device::Cuda;
                 threads = threads.max(platform.threads);

@@ -76,8 +76,8 @@ fn one(
 ) -> Result<Option<Exit>, Failure> {
     let name = &run.experiment.name;
     let run_folder = trainer.finished.folder(trainer.folder, &run.experiment)?;
-    let is_finished = || Paths::new(&run_folder).attestation().exists();
-    if is_finished() {
+    let is_finished = || Paths::new(&run_folder).is_attested();
+    if is_finished()? {
         return Ok(None);
     }
     let lost_run = name.clone();
@@ -94,11 +94,11 @@ fn one(
             Ok(None)
         }
         // It may have been finished before the claim.
-        ClaimOutcome::Claimed(_) if is_finished() => Ok(None),
+        ClaimOutcome::Claimed(_) if is_finished()? => Ok(None),
         ClaimOutcome::Claimed(_claim) => {
             output::note(&format!("run {name}"));
             let end = trainer.train(run);
-            if let Some(step) = diverged(&end, Path::new(&run_folder)) {
+            if let Some(step) = diverged(&end, Path::new(&run_folder))? {
                 output::note(&format!("{name} diverged at step {step}; the other runs continue"));
                 return Ok(Some(Exit::Fine));
             }

@@ -29,12 +29,7 @@ pub fn save(index: &TextIndex, path: &Path) -> Result<(), Problem> {
 
 /// Opens a prepared file of any version.
 pub fn load(path: &Path) -> Result<TextIndex, Problem> {
-    let unreadable = |error: io::Error| {
-        Problem::input(
-            format!("cannot read {}: {error}", path.display()),
-            "make it with `canonc data prepare`",
-        )
-    };
+    let unreadable = |error: io::Error| prepared::unreadable(path, &error);
     if path.is_dir() {
         return Err(Problem::input(
             format!("{} is a folder, not prepared documents", path.display()),
@@ -43,8 +38,12 @@ pub fn load(path: &Path) -> Result<TextIndex, Problem> {
     }
     let mut file = disk::open_large(path).map_err(unreadable)?;
     let mut start = [0; START.len()];
-    if file.read_exact(&mut start).is_ok() && start == *START {
-        return Ok(TextIndex::of_prepared(prepared::open(file, path)?));
+    match file.read_exact(&mut start) {
+        Ok(()) if start == *START => {
+            return Ok(TextIndex::of_prepared(prepared::open(file, path)?));
+        }
+        Err(error) if disk::is_of_machine(&error) => return Err(unreadable(error)),
+        Ok(()) | Err(_) => {}
     }
     file.rewind().map_err(unreadable)?;
     let left = file.metadata().map_err(unreadable)?.len();
@@ -141,8 +140,10 @@ impl HashingReader {
 
 fn read(reader: &mut HashingReader) -> Result<TextIndex, Fault> {
     let not_ours = || Fault::Damaged("it does not begin like a prepared text file".to_owned());
-    if reader.bytes(MAGIC.len() as u64).map_err(|_| not_ours())? != MAGIC {
-        return Err(not_ours());
+    match reader.bytes(MAGIC.len() as u64) {
+        Ok(magic) if magic == MAGIC => {}
+        Err(Fault::Io(error)) if disk::is_of_machine(&error) => return Err(Fault::Io(error)),
+        Ok(_) | Err(_) => return Err(not_ours()),
     }
     let version = reader.bytes(VERSION.len() as u64)?;
     if version != VERSION {

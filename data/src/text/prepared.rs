@@ -473,7 +473,8 @@ impl Prepared {
             ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
                 damaged(&self.path, &fault.to_string())
             }
-            ReadFault::Io { .. } => Problem::input(
+            ReadFault::Io { error, .. } => disk::cannot_read(
+                error,
                 format!("cannot read {}: {fault}", self.path.display()),
                 "check its disk, and repeat",
             ),
@@ -492,8 +493,9 @@ fn damaged(path: &Path, how: &str) -> Problem {
     )
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
-    Problem::input(
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    disk::cannot_read(
+        error,
         format!("cannot read {}: {error}", path.display()),
         "make it with `canonc data prepare`",
     )

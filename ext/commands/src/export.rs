@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use dsl::Problem;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
 use interop::folder::write_folder;
@@ -369,10 +370,10 @@ struct Known {
 
 impl Known {
     /// What the checkpoint of a file says, if it is in one.
-    fn of_file(weights: &Path) -> Known {
-        let saved = checkpoint::saved_by(weights);
+    fn of_file(weights: &Path) -> Result<Known, Failure> {
+        let saved = checkpoint::saved_by(weights)?;
         let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
-        Known { of, step: None, attested: None }
+        Ok(Known { of, step: None, attested: None })
     }
 
     fn said(&self, dtype: ExportDtype) -> String {
@@ -423,7 +424,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         );
         return Err(Failure::bad_input(message).help("remove it"));
     }
-    let known = weights.as_deref().map(Known::of_file);
+    let known = weights.as_deref().map(Known::of_file).transpose()?;
     Ok(Source { compiled, record: None, experiment: None, weights, known })
 }
 
@@ -436,13 +437,13 @@ fn model(args: &ExportArgs, folder: &Path) -> Result<Source, Failure> {
         None if !interop::folder::has_weights(folder) => None,
         given => Some(weights::file(given.as_deref().unwrap_or(folder))?),
     };
-    let known = weights.as_deref().map(Known::of_file);
+    let known = weights.as_deref().map(Known::of_file).transpose()?;
     Ok(Source { compiled, record: Some(record), experiment: None, weights, known })
 }
 
 /// Refuses a checkpoint of another lock: the model card would describe another training.
 fn weights_of_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure> {
-    let Some((lock, step)) = checkpoint::saved_by(weights) else {
+    let Some((lock, step)) = checkpoint::saved_by(weights)? else {
         return Ok(Known { of: None, step: None, attested: None });
     };
     if lock == experiment.id() {
@@ -498,7 +499,7 @@ fn run(folder: &Path) -> Result<Source, Failure> {
     let place = paths.checkpoints().join(&latest);
     let slots = checkpoint::slots(&experiment.arch.compiled.graph, &experiment.updates);
     let manifest = checkpoint::verify_of(&place, &slots, attestation.trainer_digest())
-        .map_err(|why| Failure::finding(why).at(shown(&place)))?;
+        .map_err(|refusal| refusal.problem(|why| Problem::finding(why, "").at(shown(&place))))?;
     weights::refuse_unattested(&paths, &place, &manifest, &attestation)?;
     let weights = place.join(checkpoint::Part::Weights.file());
     let by = attestation.trainer.as_ref();

@@ -45,7 +45,7 @@ pub fn sign(args: &SignArgs) -> Outcome {
     let folder = workspace::path(&args.run)?;
     comparison_folder::refuse_others(&folder)?;
     // An unreadable lock is reported with the other faults.
-    let inputs = match workspace::experiment_of_run(&folder) {
+    let inputs = match workspace::experiment_of_run(&folder)? {
         Some((experiment, _)) => inputs::read_if_present(&experiment, GivenPaths::default())?,
         None => Inputs::default(),
     };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::program::Compiled;
+use dsl::Problem;
 use interop::record::ImportRecord;
 use interop::source::file_of;
 use lab::experiment::Experiment;
@@ -48,13 +49,14 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
     let run = Paths::new(folder);
     let folder = shown(folder);
     let broken = |message: String| {
-        Failure::finding(message)
-            .help(format!("`canonc verify {folder}` lists the faults of the run"))
+        Problem::finding(message, format!("`canonc verify {folder}` lists the faults of the run"))
     };
     let latest = match checkpoint::pointer(&run.checkpoints())? {
         Pointer::To(latest) => latest,
         Pointer::Unreadable(_) => {
-            return Err(broken(format!("`latest` of the run in `{folder}` names no checkpoint")));
+            return Err(
+                broken(format!("`latest` of the run in `{folder}` names no checkpoint")).into()
+            );
         }
         Pointer::None => {
             return Err(Failure::bad_input(format!("the run in `{folder}` has no checkpoint yet"))
@@ -62,9 +64,9 @@ fn of_run(folder: &Path) -> Result<PathBuf, Failure> {
         }
     };
     let saved = run.checkpoints().join(&latest);
-    if let Some(attested) = attestation(&run) {
+    if let Some(attested) = attestation(&run)? {
         let manifest = checkpoint::manifest_of(&saved, attested.trainer_digest())
-            .map_err(|fault| broken(format!("{latest}: {fault}")))?;
+            .map_err(|refusal| refusal.problem(|fault| broken(format!("{latest}: {fault}"))))?;
         if attested.diverged.is_none() {
             refuse_unattested(&run, &saved, &manifest, &attested)?;
         }
@@ -129,19 +131,22 @@ fn last(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The run that a checkpoint's file is in, and its lock.
-pub fn run_of(path: &Path) -> Option<(PathBuf, Experiment)> {
-    let file = path.canonicalize().ok()?;
-    let checkpoints = file.parent()?.parent()?;
-    let run = checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)?;
-    let (experiment, _) = workspace::experiment_of_run(run)?;
+pub fn run_of(path: &Path) -> Result<Option<(PathBuf, Experiment)>, Failure> {
+    let file = path.canonicalize().ok();
+    let run = file.as_deref().and_then(|file| {
+        let checkpoints = file.parent()?.parent()?;
+        checkpoints.parent().filter(|run| Paths::new(run).checkpoints() == checkpoints)
+    });
+    let Some(run) = run else { return Ok(None) };
+    let Some((experiment, _)) = workspace::experiment_of_run(run)? else { return Ok(None) };
     let name = load::name(run);
     let name = if name.is_empty() { ".".to_owned() } else { name };
-    Some((PathBuf::from(name), experiment))
+    Ok(Some((PathBuf::from(name), experiment)))
 }
 
 /// A warning for weights that were trained or imported for another graph: shapes may fit where constants do not.
 pub fn of_another_graph(path: &Path, compiled: &Compiled) -> Result<Option<String>, Failure> {
-    let Some((run, experiment)) = run_of(path) else {
+    let Some((run, experiment)) = run_of(path)? else {
         let record = ImportRecord::beside(path)?;
         return Ok(record.and_then(|record| foreign::edited(&record, compiled)));
     };
@@ -180,11 +185,15 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
     let real = path.canonicalize().ok().filter(|file| is_weights(file));
     let has_manifest = |folder: &Path| folder.join(checkpoint::MANIFEST).is_file();
     let folder = real.as_deref().and_then(Path::parent);
-    let saved = folder.filter(|folder| has_manifest(folder) || run_of(path).is_some());
-    let Some(saved) = saved else { return Ok(()) };
-    checkpoint::intact(saved, Part::Weights).map_err(|fault| {
-        let name = shown(path);
-        Failure::finding(format!("`{name}` is not what its checkpoint says it is: {fault}"))
-            .help("restore it from a copy, or copy it elsewhere to use it as plain weights")
-    })
+    let Some(saved) = folder else { return Ok(()) };
+    if !has_manifest(saved) && run_of(path)?.is_none() {
+        return Ok(());
+    }
+    let wrong = |fault: &str| {
+        Problem::finding(
+            format!("`{}` is not what its checkpoint says it is: {fault}", shown(path)),
+            "restore it from a copy, or copy it elsewhere to use it as plain weights",
+        )
+    };
+    Ok(checkpoint::intact(saved, Part::Weights).map_err(|refusal| refusal.problem(wrong))?)
 }

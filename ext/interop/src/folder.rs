@@ -82,16 +82,17 @@ pub fn write_folder(
     }
     let parent = disk::parent(out);
     fs::create_dir_all(parent).map_err(failed)?;
-    let name = out.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
-    let partial = parent.join(format!(".{name}.{}.partial", std::process::id()));
+    disk::sweep_abandoned(parent);
+    let partial = disk::unfinished_folder(out);
     let _ = fs::remove_dir_all(&partial);
-    fs::create_dir(&partial).map_err(failed)?;
+    // Held until it has its name.
+    let _held = disk::create_folder_held(&partial).map_err(failed)?;
     let done = fill(&partial).and_then(|()| {
         // An empty folder at `out` is replaced.
         if out.is_dir() {
             fs::remove_dir(out).map_err(failed)?;
         }
-        fs::rename(&partial, out).and_then(|()| disk::sync_folder(parent)).map_err(failed)
+        disk::rename_synced(&partial, out).map_err(failed)
     });
     if done.is_err() {
         let _ = fs::remove_dir_all(&partial);

@@ -66,13 +66,16 @@ use dsl::Problem;
 /// An error while reading a file.
 pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> Problem {
     let message = format!("it cannot be read: {error}");
-    Problem::input(message, "name a file that exists and is readable").at(shown(path))
+    disk::cannot_read(error, message, "name a file that exists and is readable").at(shown(path))
 }
 
 /// An error while writing a file.
 pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Problem {
     let message = format!("it was not written: {error}");
     let help = "check that the folder exists, is writable and has free space";
+    if let Some(problem) = disk::not_durable(error, "it") {
+        return problem.at(shown(path));
+    }
     let problem = match disk::is_wrong_path(error) {
         true => Problem::input(message, help),
         false => Problem::machine(message, help),

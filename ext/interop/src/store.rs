@@ -14,7 +14,7 @@ use dsl::Problem;
 use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, NodeValue};
 use super::{LeftOut, cannot_read, cannot_write, json, shown};
-use disk::checked::CheckedFile;
+use disk::checked::{CheckedFile, ReadFault};
 
 /// The maximum number of values in memory while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
@@ -190,7 +190,12 @@ impl Store {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         };
         let read = open.bytes(at..at.saturating_add(bytes));
-        read.map_err(|fault| failed(std::io::Error::other(fault.to_string())))
+        read.map_err(|fault| match &fault {
+            ReadFault::Io { error, .. } => cannot_read(self.path(file), error),
+            ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
+                failed(std::io::Error::other(fault.to_string()))
+            }
+        })
     }
 
     /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.

@@ -119,7 +119,7 @@ pub(crate) fn weights(
     let path = &weights::file(path)?;
     let source = ArchWeights::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        Failure::from(as_sentence(error)).help(match weights::run_of(path) {
+        Failure::from(as_sentence(error)).help(match weights::run_of(path).ok().flatten() {
             Some((run, experiment)) => {
                 let (run, theirs) = (shown(&run), &experiment.arch.compiled.name);
                 format!(

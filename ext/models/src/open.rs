@@ -70,9 +70,9 @@ impl Asked<'_> {
         let folder = run.file_name().filter(|_| run.is_dir());
         let name = folder.map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_else(|| compiled.name.clone());
-        let locked = workspace::experiment_of_run(&run).map(|(experiment, _)| experiment);
+        let locked = workspace::experiment_of_run(&run)?.map(|(experiment, _)| experiment);
         if let (Some(experiment), None, false) =
-            (&locked, self.weights, Paths::new(&run).attestation().exists())
+            (&locked, self.weights, Paths::new(&run).is_attested()?)
         {
             let checkpoint = weights.parent().and_then(Path::file_name).unwrap_or_default();
             output::note(&format!(

@@ -4,8 +4,9 @@
 //! does not say who owns the key.
 
 use std::io;
+use std::path::Path;
 
-use records::run::Paths;
+use records::run::{Paths, Refusal};
 use records::verify::{Subject, VerifyReport};
 
 use crate::allowed::{AllowedSigners, Listed};
@@ -26,23 +27,23 @@ pub struct Trusted<'a> {
 
 /// Adds the result of checking the signature.
 pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut VerifyReport) {
-    let signature = match disk::read_text(&paths.signature(), disk::SMALL) {
+    let path = paths.signature();
+    let signature = match disk::read_text(&path, disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             report_unsigned(trusted, report);
             return;
         }
         Err(error) => {
-            report.broken_signature(format!("attestation.toml.sig cannot be read: {error}"));
+            unreadable(&path, &error, "attestation.toml.sig cannot be read", report);
             return;
         }
     };
     let message = match disk::read(&paths.attestation(), disk::SMALL) {
         Ok(message) => message,
         Err(error) => {
-            report.broken_signature(format!(
-                "attestation.toml.sig signs a file that cannot be read: {error}"
-            ));
+            let what = "attestation.toml.sig signs a file that cannot be read";
+            unreadable(&paths.attestation(), &error, what, report);
             return;
         }
     };
@@ -66,6 +67,13 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut VerifyRe
                 paths.attestation().display()
             ));
         }
+    }
+}
+
+fn unreadable(path: &Path, error: &io::Error, what: &str, report: &mut VerifyReport) {
+    match Refusal::of_io(path, error) {
+        Refusal::Wrong(why) => report.broken_signature(format!("{what}: {why}")),
+        unread => report.faulty("", unread),
     }
 }
 

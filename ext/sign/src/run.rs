@@ -26,7 +26,8 @@ pub fn sign_run(folder: &Path, inputs: Inputs, key: &Path, again: bool) -> Resul
     let paths = Paths::new(folder);
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {
-        Problem::input(
+        disk::cannot_read(
+            &error,
             format!("{} is not a run's folder: its lock cannot be read: {error}", folder.display()),
             "name a folder written by `canonc run`, such as runs/NAME",
         )
@@ -69,7 +70,8 @@ pub fn sign_run(folder: &Path, inputs: Inputs, key: &Path, again: bool) -> Resul
 /// Reads a private key that can sign here.
 pub(crate) fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, Problem> {
     let bytes = disk::read(path, disk::SMALL).map_err(|error| {
-        Problem::input(
+        disk::cannot_read(
+            &error,
             format!("the key {} cannot be read: {error}", path.display()),
             "name a private key with --key; `ssh-keygen -t ed25519 -f KEY` makes one",
         )

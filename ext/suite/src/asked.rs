@@ -46,7 +46,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let file = shown(path);
     if error.kind() != io::ErrorKind::NotFound {
         let message = format!("the suite cannot be read: {error}");
-        return Problem::in_file(file, message, "name a suite's file, or `release`");
+        let help = "name a suite's file, or `release`";
+        return disk::cannot_read(error, message, help).at(file);
     }
     let similar = dsl::suggest(&file, [RELEASE, NEEDLE]).map(str::to_owned);
     let help = match similar.or_else(|| disk::nearest(path).map(|path| shown(&path))) {

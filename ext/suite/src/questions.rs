@@ -31,11 +31,12 @@ impl Questions {
     pub fn read(path: &Path) -> Result<Questions, Problem> {
         let file = shown(path);
         let text = disk::read_text(path, disk::TEXT).map_err(|error| {
-            Problem::in_file(
-                file.clone(),
+            disk::cannot_read(
+                &error,
                 format!("the questions cannot be read: {error}"),
                 "name the folder of your copies with --data; docs/evaluation.md lists where each task's data comes from",
             )
+            .at(file.clone())
         })?;
         Questions::parse(file, &text)
     }

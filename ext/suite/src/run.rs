@@ -242,7 +242,8 @@ impl TextTokens {
 /// The tokenizer in a file, with the marks that the documents have.
 fn from_file(kind: Kind, path: &str, documents: Option<&TextIndex>) -> Result<Tokenizer, Problem> {
     let bytes = disk::read(Path::new(path), MOST_BYTES).map_err(|error| {
-        Problem::input(
+        disk::cannot_read(
+            &error,
             format!("the tokenizer's file `{path}` cannot be read: {error}"),
             format!("correct tokenizer_file under [evaluation]; {FROM_HERE}"),
         )

@@ -14,7 +14,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 use super::state::{Content, Part, ReadTensor, Slot, TensorDigests, WriteTensor};
 use crate::fault::{Faults, Point};
-use crate::run::{cannot_write, digest_of};
+use crate::run::{Refusal, cannot_write, digest_of, if_readable};
 
 /// The one metadata entry of a file.
 pub(super) fn header_of(lock: Digest, step: u64) -> String {
@@ -22,20 +22,27 @@ pub(super) fn header_of(lock: Digest, step: u64) -> String {
 }
 
 /// The lock and the step recorded in a checkpoint file; `None` for any other file.
-pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
-    let mut head = vec![0; 8];
-    let mut file = disk::open(path).ok()?;
-    file.read_exact(&mut head).ok()?;
-    let length = u64::from_le_bytes(head.try_into().ok()?);
+pub fn saved_by(path: &Path) -> Result<Option<(Digest, u64)>, Problem> {
+    let metadata = if_readable(path, header(path))?.flatten();
+    Ok(metadata.and_then(|metadata| {
+        let written = metadata.metadata().as_ref()?.get("canonc")?;
+        let (lock, step) = written.strip_prefix("lock ")?.split_once(" step ")?;
+        Some((Digest::parse(lock)?, step.parse().ok()?))
+    }))
+}
+
+/// The header of a safetensors file; `None` for any other file.
+fn header(path: &Path) -> io::Result<Option<Metadata>> {
+    let mut length = [0; 8];
+    let mut file = disk::open(path)?;
+    file.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
     if length > disk::SMALL * 4 {
-        return None;
+        return Ok(None);
     }
     let mut json = Vec::new();
-    file.take(length).read_to_end(&mut json).ok()?;
-    let metadata: Metadata = serde_json::from_slice(&json).ok()?;
-    let written = metadata.metadata().as_ref()?.get("canonc")?;
-    let (lock, step) = written.strip_prefix("lock ")?.split_once(" step ")?;
-    Some((Digest::parse(lock)?, step.parse().ok()?))
+    file.take(length).read_to_end(&mut json)?;
+    Ok(serde_json::from_slice(&json).ok())
 }
 
 /// Writes and syncs one file.
@@ -121,19 +128,19 @@ pub(super) fn load(
     content: Content,
     slots: &[Slot],
     write: &mut WriteTensor<'_>,
-) -> Result<(), String> {
+) -> Result<(), Refusal> {
     // The size of the tensors plus a header.
     let most = slots.iter().fold(disk::SMALL * 4, |sum, slot| sum + 4 * slot.elements() as u64);
-    let bytes = disk::read(path, most).map_err(|error| error.to_string())?;
+    let bytes = disk::read(path, most).map_err(|error| Refusal::of_io(path, &error))?;
     let mut hasher = blake3::Hasher::new();
     hasher.update(&bytes);
     if digest_of(hasher.finalize()) != content.file {
-        return Err("its digest changed since it was checked".to_owned());
+        return Err(Refusal::Wrong("its digest changed since it was checked".to_owned()));
     }
     let mut digests = TensorDigests::default();
     let file = SafeTensors::deserialize(&bytes).map_err(|error| error.to_string())?;
     if file.len() != slots.len() {
-        return Err(format!("it has {} tensors, not {}", file.len(), slots.len()));
+        return Err(format!("it has {} tensors, not {}", file.len(), slots.len()).into());
     }
     for (index, slot) in slots.iter().enumerate() {
         let tensor = file.tensor(&slot.path).map_err(|error| error.to_string())?;
@@ -144,13 +151,17 @@ pub(super) fn load(
                 tensor.dtype(),
                 tensor.shape(),
                 slot.shape
-            ));
+            )
+            .into());
         }
         digests.add(slot, tensor.data());
-        write(part, index, tensor.data()).map_err(|error| error.message)?;
+        write(part, index, tensor.data())?;
     }
     let tensors = digests.finish();
-    if tensors == content.tensors { Ok(()) } else { Err(other_tensors(tensors, content.tensors)) }
+    match tensors == content.tensors {
+        true => Ok(()),
+        false => Err(other_tensors(tensors, content.tensors).into()),
+    }
 }
 
 /// The error for tensors that differ from the saved ones.

@@ -8,7 +8,7 @@ use compiler::digest::Digest;
 use serde::Deserialize;
 
 use super::state::{Content, PARTS, Part};
-use crate::run::{refuse_other_text, seal, unseal};
+use crate::run::{Refusal, refuse_other_text, seal, unseal};
 
 /// File name of the manifest.
 pub const FILE: &str = "checkpoint.toml";
@@ -135,23 +135,28 @@ struct WireContent {
 }
 
 /// The manifest of the checkpoint in `folder`, of a run that canonc trained. Does not read its other files.
-pub fn read(folder: &Path) -> Result<Manifest, String> {
+pub fn read(folder: &Path) -> Result<Manifest, Refusal> {
     read_of(folder, None)
 }
 
 /// The same, of a run that canonc trained, or of one with this trainer record.
-pub fn read_of(folder: &Path, trainer: Option<Digest>) -> Result<Manifest, String> {
-    Manifest::parse(&text(folder)?, trainer).map_err(|reason| format!("{FILE}: {reason}"))
+pub fn read_of(folder: &Path, trainer: Option<Digest>) -> Result<Manifest, Refusal> {
+    parse(&text(folder)?, trainer)
 }
 
 /// The same, whoever trained the run.
-pub(super) fn read_any(folder: &Path) -> Result<Manifest, String> {
+pub(super) fn read_any(folder: &Path) -> Result<Manifest, Refusal> {
     let text = text(folder)?;
     let named = text.lines().find_map(|line| line.strip_prefix("trainer = \"")?.strip_suffix('"'));
-    let trainer = named.and_then(Digest::parse);
-    Manifest::parse(&text, trainer).map_err(|reason| format!("{FILE}: {reason}"))
+    parse(&text, named.and_then(Digest::parse))
 }
 
-fn text(folder: &Path) -> Result<String, String> {
-    disk::read_text(&folder.join(FILE), disk::SMALL).map_err(|error| format!("{FILE}: {error}"))
+fn parse(text: &str, trainer: Option<Digest>) -> Result<Manifest, Refusal> {
+    Manifest::parse(text, trainer).map_err(|reason| Refusal::Wrong(format!("{FILE}: {reason}")))
+}
+
+fn text(folder: &Path) -> Result<String, Refusal> {
+    let path = folder.join(FILE);
+    disk::read_text(&path, disk::SMALL)
+        .map_err(|error| Refusal::of_io(&path, &error).about(&format!("{FILE}: ")))
 }

@@ -17,7 +17,8 @@ use super::names::{Pointer, name_of, names, pointer, set_aside, step_of};
 use super::state::{Content, PARTS, Part, ReadTensor, Slot, WriteTensor};
 use super::verify::verify_of;
 use crate::fault::{Faults, Point};
-use crate::run::{POINTER, UNFINISHED, cannot_write, replace, sync_folder, unfinished};
+use crate::run::{POINTER, Refusal, UNFINISHED, cannot_read, cannot_write};
+use crate::run::{replace, sync_folder, unfinished};
 
 /// The checkpoints of one run.
 #[derive(Debug)]
@@ -114,7 +115,9 @@ impl Store {
                 .and_then(|()| sync_folder(&self.folder))
                 .map_err(|error| cannot_write(&self.folder, &error))?,
             // The step was saved before: by a process that ended here, or before a resume from an earlier checkpoint.
-            Err(_) if folder.exists() => self.replace_or_agree(&temporary, &folder, &manifest)?,
+            Err(error) if is_taken(&error) => {
+                self.replace_or_agree(&temporary, &folder, &manifest)?
+            }
             Err(error) => return Err(cannot_write(&folder, &error)),
         }
         self.verified.insert(name.clone());
@@ -161,9 +164,7 @@ impl Store {
                 })();
                 pruned.map_err(|error| failed(&folder, &error))?;
                 self.verified.remove(&name);
-            } else if self.verified.contains(&name)
-                || verify_of(&folder, &self.slots, self.trainer).is_ok()
-            {
+            } else if self.is_whole(&name)? {
                 self.verified.insert(name);
                 kept += 1;
             }
@@ -171,8 +172,21 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a checkpoint verifies. An error if it could not be read.
+    fn is_whole(&self, name: &str) -> Result<bool, Problem> {
+        if self.verified.contains(name) {
+            return Ok(true);
+        }
+        match verify_of(&self.folder.join(name), &self.slots, self.trainer) {
+            Ok(_) => Ok(true),
+            Err(Refusal::Wrong(_)) => Ok(false),
+            Err(Refusal::Unread(problem)) => Err(problem),
+        }
+    }
+
     /// The newest checkpoint that is complete, belongs to this lock, and has a chain that `logged` accepts; also the
-    /// checkpoints skipped. An error if there are checkpoints and none is usable.
+    /// checkpoints skipped. An error if there are checkpoints and none is usable, or if one could not be read: it may be
+    /// the best.
     pub fn find(
         &mut self,
         logged: impl Fn(Digest) -> bool,
@@ -202,7 +216,8 @@ impl Store {
                     self.verified.insert(name.clone());
                     return Ok((Some(SavedCheckpoint { name, manifest }), refused));
                 }
-                Err(why) => refused.push(Refused { name, why }),
+                Err(Refusal::Wrong(why)) => refused.push(Refused { name, why }),
+                Err(Refusal::Unread(problem)) => return Err(problem),
             }
         }
         if refused.is_empty() {
@@ -231,11 +246,15 @@ impl Store {
         refused: &[Refused],
         faults: &Faults,
     ) -> Result<(), Problem> {
-        let names: Vec<&str> = refused
-            .iter()
-            .map(|refused| refused.name.as_str())
-            .filter(|name| step_of(name).is_some() && self.folder.join(name).exists())
-            .collect();
+        let mut names = Vec::new();
+        for Refused { name, .. } in
+            refused.iter().filter(|refused| step_of(&refused.name).is_some())
+        {
+            let folder = self.folder.join(name);
+            if folder.try_exists().map_err(|error| cannot_read(&folder, &error))? {
+                names.push(name);
+            }
+        }
         if names.is_empty() {
             return Ok(());
         }
@@ -256,8 +275,10 @@ impl Store {
     pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<SavedCheckpoint>, Problem> {
         let mut kept = Vec::new();
         for name in self.names()? {
-            if let Ok(manifest) = self.judge(&name, &logged) {
-                kept.push(SavedCheckpoint { name, manifest });
+            match self.judge(&name, &logged) {
+                Ok(manifest) => kept.push(SavedCheckpoint { name, manifest }),
+                Err(Refusal::Wrong(_)) => {}
+                Err(Refusal::Unread(problem)) => return Err(problem),
             }
         }
         kept.reverse();
@@ -283,7 +304,7 @@ impl Store {
         let path = self.folder.join(&saved.name).join(part.file());
         let content = saved.manifest.content(part);
         files::load(&path, part, content, &self.slots_of(part), write)
-            .map_err(|reason| damaged(&path, &reason))
+            .map_err(|refusal| refusal.problem(|fault| damaged(&path, fault)))
     }
 
     /// Names of checkpoints, newest first.
@@ -291,7 +312,7 @@ impl Store {
         names(&self.folder)
     }
 
-    fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, String> {
+    fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, Refusal> {
         let folder = self.folder.join(name);
         // The tensors of another lock or step may well differ.
         let manifest = manifest::read_of(&folder, self.trainer)?;
@@ -300,16 +321,18 @@ impl Store {
                 "it belongs to lock {}, not {}",
                 manifest.lock.short(),
                 self.lock.short()
-            ));
+            )
+            .into());
         }
         if name_of(manifest.step) != name {
-            return Err(format!("it belongs to step {}", manifest.step));
+            return Err(format!("it belongs to step {}", manifest.step).into());
         }
         if !logged(manifest.chain) {
             return Err(format!(
                 "the metrics log does not reach step {} as it was then",
                 manifest.step
-            ));
+            )
+            .into());
         }
         verify_of(&folder, &self.slots, self.trainer)
     }
@@ -384,8 +407,12 @@ impl Store {
                 let _ = fs::remove_dir_all(temporary);
                 return Err(other_result(folder, &saved, manifest));
             }
+            Err(Refusal::Unread(problem)) => {
+                let _ = fs::remove_dir_all(temporary);
+                return Err(problem);
+            }
             // Renamed before it is deleted, so a half-deleted folder never looks like a checkpoint.
-            Err(_) => (|| {
+            Err(Refusal::Wrong(_)) => (|| {
                 let away = folder.with_file_name(format!("{UNFINISHED}damaged"));
                 fs::rename(folder, &away)?;
                 fs::rename(temporary, folder)?;
@@ -396,6 +423,13 @@ impl Store {
             .and_then(|()| sync_folder(&self.folder))
             .map_err(|error| cannot_write(folder, &error))
     }
+}
+
+/// Whether a folder was not renamed since its new name is taken. Windows says only that it may not be.
+fn is_taken(error: &io::Error) -> bool {
+    let taken = [io::ErrorKind::AlreadyExists, io::ErrorKind::DirectoryNotEmpty];
+    taken.contains(&error.kind())
+        || cfg!(windows) && error.kind() == io::ErrorKind::PermissionDenied
 }
 
 fn other_result(folder: &Path, saved: &Manifest, now: &Manifest) -> Problem {

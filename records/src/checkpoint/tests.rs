@@ -5,9 +5,13 @@ use std::path::PathBuf;
 
 use compiler::digest::Digest;
 use dsl::Problem;
+#[cfg(target_os = "linux")]
+use dsl::ProblemKind;
 
 use super::*;
 use crate::fault::Faults;
+#[cfg(target_os = "linux")]
+use crate::run::Refusal;
 
 fn lock() -> Digest {
     Digest::of("test", "lock")
@@ -116,6 +120,39 @@ fn equal_tensors_give_equal_files_that_other_readers_read() {
     let text = format!("embed f32 [3, 2] {}\nlayers.0.norm f32 [2] {}\n", hash(0), hash(1));
     let manifest = verify(&one.root.path().join(name_of(5)), &slots()).unwrap();
     assert_eq!(manifest.weights.tensors, Digest::of("canonc.tensors.v1", &text));
+}
+
+/// The first page of this process is never mapped, so its file gives EIO, as a failing disk does.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_disk_cannot_read_is_neither_refused_nor_replaced() {
+    let left = |folder: &Folder| {
+        let entries = fs::read_dir(folder.root.path()).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    for file in [MANIFEST, "weights.safetensors", "second_moment.safetensors"] {
+        let mut folder = Folder::with(&[5, 10]);
+        let (path, whole) = (folder.path(10, file), folder.root.path().join("whole"));
+        fs::rename(&path, &whole).unwrap();
+        std::os::unix::fs::symlink("/proc/self/mem", &path).unwrap();
+        let before = left(&folder);
+        let checkpoint = folder.root.path().join(name_of(10));
+        let Err(Refusal::Unread(_)) = verify(&checkpoint, &slots()) else { panic!("{file}") };
+        for error in [folder.find().unwrap_err(), folder.save(10).unwrap_err()] {
+            assert_eq!(error.kind, ProblemKind::Machine, "{error}");
+            assert!(
+                error.message.contains(file) && error.message.contains("os error 5"),
+                "{error}"
+            );
+        }
+        assert!(folder.store.kept(|_| true).is_err(), "{file}");
+        assert_eq!(left(&folder), before, "{file}");
+        // The same checkpoint, once the disk reads it again.
+        fs::rename(&whole, &path).unwrap();
+        assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
+    }
 }
 
 #[test]

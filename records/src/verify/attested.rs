@@ -37,7 +37,10 @@ pub(super) fn check(
     let started = evidence.finished || evidence.log.is_some_and(|log| !log.records.is_empty());
     let plan = check_plan(&paths.plan(), experiment, known, started, report);
     // Kernels are written before each checkpoint; before the first step none has run.
-    let steps = checkpoint::names(&paths.checkpoints()).unwrap_or_default();
+    let steps = checkpoint::names(&paths.checkpoints()).unwrap_or_else(|error| {
+        report.faulty("", error);
+        Vec::new()
+    });
     let trained = steps.iter().any(|name| checkpoint::step_of(name) > Some(0));
     let kernels =
         check_kernels(&paths.kernels(), experiment, known, trained || evidence.finished, report);
@@ -73,7 +76,7 @@ fn check_plan(
             return None;
         }
         Err(error) => {
-            report.broken(format!("plan.txt cannot be read: {error}"));
+            report.unreadable(path, &error);
             return None;
         }
     };
@@ -118,7 +121,7 @@ fn check_kernels(
             return None;
         }
         Err(error) => {
-            report.broken(format!("kernels.txt cannot be read: {error}"));
+            report.unreadable(path, &error);
             return None;
         }
     };

@@ -17,7 +17,7 @@ use crate::checkpoint::{
 };
 use crate::metrics::{Record, Start};
 use crate::run::POINTER;
-use crate::run::{Paths, UNFINISHED, cannot_read};
+use crate::run::{Paths, Refusal, UNFINISHED, cannot_read};
 
 /// The last step of a run, and whether the run reached it.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,9 @@ pub(super) fn check(
                     saved = Some(manifest);
                 }
             }
-            Err(_) if !finished && !folder.join(name).exists() => {}
-            Err(reason) => report.broken(format!("checkpoints/{name}: {reason}")),
+            Err(Refusal::Wrong(_))
+                if !finished && matches!(folder.join(name).try_exists(), Ok(false)) => {}
+            Err(refusal) => report.faulty(&format!("checkpoints/{name}: "), refusal),
         }
     }
     check_latest(&folder, last, finished, report)?;
@@ -120,7 +121,7 @@ fn check_one(
     (log, trainer): (Option<&Log>, Option<Digest>),
     slots: &[Slot],
     of_end: bool,
-) -> Result<Manifest, String> {
+) -> Result<Manifest, Refusal> {
     let checkpoint_folder = folder.join(name);
     let claimed = checkpoint::manifest_of(&checkpoint_folder, trainer)?;
     if claimed.lock != experiment.id() {
@@ -128,16 +129,18 @@ fn check_one(
             "it belongs to lock {}, but the run to {}",
             claimed.lock.short(),
             experiment.id().short()
-        ));
+        )
+        .into());
     }
     if name_of(claimed.step) != name {
         return Err(format!(
             "it is the state after step {}, but its folder is named {name}",
             claimed.step
-        ));
+        )
+        .into());
     }
     if claimed.step > experiment.budget.steps {
-        return Err(format!("the run has {}", dsl::counted(experiment.budget.steps, "step")));
+        return Err(format!("the run has {}", dsl::counted(experiment.budget.steps, "step")).into());
     }
     let manifest = checkpoint::verify_of(&checkpoint_folder, slots, trainer)?;
     if let Some(log) = log {
@@ -152,7 +155,8 @@ fn check_one(
                 manifest.chain.short(),
                 manifest.step,
                 head.map_or_else(|| "no such step".to_owned(), |head| head.short())
-            ));
+            )
+            .into());
         }
         if manifest.step == 0 {
             check_start(&manifest, log, slots)?;

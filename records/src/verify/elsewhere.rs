@@ -15,7 +15,7 @@ use crate::external::ExternalRun;
 use crate::finished;
 use crate::job::evaluates_after;
 use crate::metrics::Resumed;
-use crate::run::Paths;
+use crate::run::{Paths, Refusal};
 
 /// The files in the folder of such a run.
 pub(super) const FILES: [&str; 8] = [
@@ -38,11 +38,12 @@ pub(super) fn check(
 ) -> Result<(), Problem> {
     report.trained_by = TrainedBy::Elsewhere("an engine that its files do not name".to_owned());
     let names = checkpoint::names(&paths.checkpoints())?;
-    let attestation = read(&paths.attestation());
+    let path = paths.attestation();
+    let attestation = read(&path);
     let run = match ExternalRun::read(paths) {
         Ok(run) => run,
         Err(error) => {
-            report.broken(error.message);
+            report.faulty("", error);
             return other_files(paths, &FILES, report);
         }
     };
@@ -71,7 +72,7 @@ pub(super) fn check(
             Ok(attestation) => check_claims(&attestation, experiment, &run, saved, report),
             Err(reason) => report.broken(format!("attestation.toml: {reason}")),
         },
-        Err(error) => report.broken(format!("attestation.toml cannot be read: {error}")),
+        Err(error) => report.unreadable(&path, &error),
     }
     check_times(paths, &run, report);
     other_files(paths, &FILES, report)?;
@@ -162,9 +163,15 @@ fn check_measured(paths: &Paths, run: &ExternalRun, names: &[String], report: &m
             continue;
         }
         let folder = paths.checkpoints().join(&name);
-        // A broken checkpoint is a finding already.
-        let kept = checkpoint::manifest_of(&folder, Some(run.trainer.digest()));
-        let Ok(kept) = kept.map(|manifest| manifest.weights.tensors) else { continue };
+        let kept = match checkpoint::manifest_of(&folder, Some(run.trainer.digest())) {
+            Ok(manifest) => manifest.weights.tensors,
+            // A broken checkpoint is a finding already.
+            Err(Refusal::Wrong(_)) => continue,
+            Err(unread) => {
+                report.faulty("", unread);
+                continue;
+            }
+        };
         if kept != one.weights {
             report.broken(format!(
                 "evaluations.jsonl: the evaluation after step {step} is of weights {}, but checkpoints/{name} has {}",
@@ -246,11 +253,12 @@ const SECONDS: std::ops::RangeInclusive<f64> = 1e-6..=3e6;
 
 /// Checks the form of the times, if there are any.
 fn check_times(paths: &Paths, run: &ExternalRun, report: &mut VerifyReport) {
-    let text = match read(&paths.timings()) {
+    let path = paths.timings();
+    let text = match read(&path) {
         Ok(None) => return,
         Ok(Some(text)) => text,
         Err(error) => {
-            report.broken(format!("timings.jsonl cannot be read: {error}"));
+            report.unreadable(&path, &error);
             return;
         }
     };

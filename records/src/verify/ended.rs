@@ -11,7 +11,7 @@ use super::log::Log;
 use super::{Subject, VerifyReport, read};
 use crate::attest::{Attestation, Circumstances};
 use crate::finished;
-use crate::run::{Paths, is_held};
+use crate::run::{Paths, Refusal, is_held};
 
 /// What a run's events add up to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,10 +86,11 @@ pub(super) fn check_events(
     run: RecordedEnd<'_>,
     report: &mut VerifyReport,
 ) -> EventTotals {
-    let text = match read(&paths.events()) {
+    let path = paths.events();
+    let text = match read(&path) {
         Ok(text) => text.unwrap_or_default(),
         Err(error) => {
-            report.broken(format!("{NAME} cannot be read: {error}"));
+            report.unreadable(&path, &error);
             return EventTotals::default();
         }
     };
@@ -197,13 +198,13 @@ fn check_end(
 pub(super) fn check_times(
     events: &EventTotals,
     circumstances: Option<Circumstances>,
-    seconds: Result<f64, String>,
+    seconds: Result<f64, Refusal>,
     report: &mut VerifyReport,
 ) {
     let timed = match seconds {
         Ok(timed) => timed,
         Err(fault) => {
-            report.broken(fault);
+            report.faulty("", fault);
             return;
         }
     };
@@ -241,7 +242,7 @@ pub(super) fn check_writer(writer: &Path, begun: bool, report: &mut VerifyReport
             return;
         }
         Err(error) => {
-            report.broken(format!("writer cannot be read: {error}"));
+            report.unreadable(writer, &error);
             return;
         }
     };
@@ -302,13 +303,15 @@ pub(super) fn check_unattested(
         None if events.ended => Some("events.jsonl says that it ended".to_owned()),
         None => None,
     };
-    match end {
-        // Whether it is there is looked at again, after whether a process holds the folder: it may have ended meanwhile.
-        Some(end) if !is_held(&paths.writer()) && !paths.attestation().exists() => report.broken(format!(
+    // Whether it is there is looked at again, after whether a process holds the folder: it may have ended meanwhile.
+    let lost = end.filter(|_| !is_held(&paths.writer()));
+    match (lost, paths.is_attested()) {
+        (Some(end), Ok(false)) => report.broken(format!(
             "attestation.toml is missing: {end}, and a run is attested right after that; `canonc run` on its lock \
              writes the attestation"
         )),
-        Some(_) | None => report.trusted(
+        (Some(_), Err(error)) => report.faulty("", error),
+        (Some(_), Ok(true)) | (None, _) => report.trusted(
             Subject::Attestation,
             "attestation: none, because the run is not finished",
         ),

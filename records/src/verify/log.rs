@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
 use compiler::plan::TERMS;
-use dsl::Problem;
+use dsl::{Problem, ProblemKind};
 use lab::experiment::Experiment;
 
 use super::{Subject, VerifyReport};
@@ -75,18 +75,20 @@ pub(super) fn check(
     diverged: Option<u64>,
     report: &mut VerifyReport,
 ) -> Option<Log> {
-    if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
-        let what = "metrics.jsonl continues after its last complete line";
-        match finished {
-            true => report.broken(what),
-            false => report
-                .trusted(Subject::Log, format!("{what}; the run removes that when it continues")),
+    let what = "metrics.jsonl continues after its last complete line";
+    match metrics::torn(&paths.metrics()) {
+        Ok(Some(_)) if finished => report.broken(what),
+        Ok(Some(_)) => {
+            report.trusted(Subject::Log, format!("{what}; the run removes that when it continues"))
         }
+        Err(error) if error.kind == ProblemKind::Machine => report.faulty("", error),
+        // A fault is found again below.
+        Ok(None) | Err(_) => {}
     }
     let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
         Ok(read) => read,
         Err(error) => {
-            report.broken(error.message);
+            report.faulty("", error);
             return None;
         }
     };
@@ -238,7 +240,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Ve
             }
             // If the data is present but cannot be read, the logged values must not count as trusted.
             Err(error) => {
-                report.broken(format!("the data of step {}: {}", step.step, error.message));
+                report.faulty(&format!("the data of step {}: ", step.step), error);
                 return;
             }
         }
@@ -316,7 +318,7 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut VerifyReport) {
     let held_out_data = match held_out(job) {
         Ok(held_out_data) => held_out_data,
         Err(error) => {
-            report.broken(format!("held-out windows: {}", error.message));
+            report.faulty("held-out windows: ", error);
             return;
         }
     };

@@ -9,7 +9,8 @@ use crate::finished;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
 use crate::run::{
-    Difference, Event, Paths, RunFolder, first_difference, kernel_lines, wrong_kernels,
+    Difference, Event, Paths, Refusal, RunFolder, first_difference, json_lines, kernel_lines,
+    wrong_kernels,
 };
 use dsl::Problem;
 
@@ -21,15 +22,18 @@ pub fn check(
     processes: usize,
 ) -> Result<(), Problem> {
     let records = finished::records(paths, job.into(), attestation)?;
-    texts(paths, job, attestation)
-        .and_then(|()| kernels(job, attestation))
-        .and_then(|()| start(job, &records))
-        .and_then(|()| {
-            let (records, steps) = (records.as_slice(), job.steps);
-            timed_seconds(paths, TimedRun { records, processes, steps, finished: true }).map(|_| ())
-        })
-        .and_then(|()| last_state(paths, job, attestation).map(|_| ()))
-        .map_err(|reason| refused(paths, &reason))
+    let supported = || {
+        texts(paths, job, attestation)?;
+        kernels(job, attestation)?;
+        start(job, &records)?;
+        let (records, steps) = (records.as_slice(), job.steps);
+        timed_seconds(paths, TimedRun { records, processes, steps, finished: true })?;
+        last_state(paths, job, attestation)
+    };
+    match supported() {
+        Ok(_) => Ok(()),
+        Err(refusal) => Err(refusal.problem(|reason| refused(paths, reason))),
+    }
 }
 
 /// The records of a finished run that is as it was attested, and writes its last event if the process that attested it
@@ -43,7 +47,7 @@ pub fn intact(
     // Checkpoints may have been deleted to save space; an existing one must match the attestation.
     if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
         last_state(&folder.paths, job, attestation)
-            .map_err(|what| finished::mismatch(&folder.paths, &what))?;
+            .map_err(|refusal| refusal.problem(|what| finished::mismatch(&folder.paths, what)))?;
     }
     end_events(folder, attestation, &records, job.steps)?;
     Ok(records)
@@ -61,29 +65,29 @@ fn end_events(
             None => ("finished", Event::Finished { step }),
             Some((step, why)) => ("diverged", Event::Diverged { step, why }),
         };
-    let events = disk::json_lines(&folder.paths.events());
+    let events = json_lines(&folder.paths.events())?;
     let ended = events.last().and_then(|last| last.get("event")?.as_str()) == Some(kind);
     if ended || events.is_empty() { Ok(()) } else { folder.record(&event) }
 }
 
 /// The checkpoint of the last step, if it is complete and matches the attestation.
-fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, String> {
+fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, Refusal> {
     let folder = paths.checkpoints();
     let name = name_of(attestation.steps);
-    match checkpoint::pointer(&folder).map_err(|error| error.message)? {
+    match checkpoint::pointer(&folder)? {
         Pointer::To(latest) if latest == name => {}
         Pointer::To(latest) => {
-            return Err(format!("checkpoints/latest names {latest}, not {name}"));
+            return Err(format!("checkpoints/latest names {latest}, not {name}").into());
         }
         Pointer::Unreadable(text) => {
-            return Err(format!("checkpoints/latest contains {text:?}, not {name}"));
+            return Err(format!("checkpoints/latest contains {text:?}, not {name}").into());
         }
         Pointer::None => {
-            return Err(format!("checkpoints/latest is missing; it should name {name}"));
+            return Err(format!("checkpoints/latest is missing; it should name {name}").into());
         }
     }
     let manifest = checkpoint::verify(&folder.join(&name), &job.slots())
-        .map_err(|reason| format!("checkpoints/{name}: {reason}"))?;
+        .map_err(|refusal| refusal.about(&format!("checkpoints/{name}: ")))?;
     let [weights, first, second] = PARTS.map(|part| manifest.content(part).tensors);
     for (what, attested, saved) in [
         ("lock", attestation.lock, manifest.lock),
@@ -97,26 +101,28 @@ fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Man
                 "checkpoints/{name} has {what} {}, but the run computed {}",
                 saved.short(),
                 attested.short()
-            ));
+            )
+            .into());
         }
     }
     if manifest.step != attestation.steps {
-        return Err(format!("checkpoints/{name} is the state after step {}", manifest.step));
+        return Err(format!("checkpoints/{name} is the state after step {}", manifest.step).into());
     }
     Ok(manifest)
 }
 
-fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), String> {
+fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Refusal> {
     for (path, written) in [
         (paths.lock(), job.lock_text.clone()),
         (paths.plan(), job.plan_text()),
         (paths.kernels(), kernel_lines(&attestation.kernels)),
     ] {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let text =
-            disk::read_text(&path, disk::TEXT).map_err(|error| format!("{name}: {error}"))?;
+        let text = disk::read_text(&path, disk::TEXT)
+            .map_err(|error| Refusal::of_io(&path, &error).about(&format!("{name}: ")))?;
         if let Some(Difference { line, found, expected }) = first_difference(&text, &written) {
-            return Err(format!("{name}: line {line} is {found}, but the run wrote {expected}"));
+            let why = format!("{name}: line {line} is {found}, but the run wrote {expected}");
+            return Err(why.into());
         }
     }
     Ok(())
@@ -131,11 +137,12 @@ fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
 }
 
 /// A continued run did not make its initial weights itself.
-fn start(job: &Job, records: &[Record]) -> Result<(), String> {
+fn start(job: &Job, records: &[Record]) -> Result<(), Refusal> {
     let Some(Record::Start(Start { initial, .. })) = records.first() else {
-        return Err("metrics.jsonl does not begin with a start line".to_owned());
+        let why = "metrics.jsonl does not begin with a start line";
+        return Err(Refusal::Wrong(why.to_owned()));
     };
-    let expected = job.initial().map_err(|error| error.message)?;
+    let expected = job.initial()?;
     match expected == *initial {
         true => Ok(()),
         false => Err(format!(
@@ -143,7 +150,8 @@ fn start(job: &Job, records: &[Record]) -> Result<(), String> {
             initial.short(),
             if job.weights.is_some() { "" } else { "'s seed" },
             expected.short()
-        )),
+        )
+        .into()),
     }
 }
 

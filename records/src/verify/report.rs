@@ -2,7 +2,13 @@
 //!
 //! A claim is in the weakest class that applies to it; a finished check puts every part of a run in one of the classes.
 
+use std::io;
+use std::path::Path;
+
+use dsl::Problem;
 use serde::Serialize;
+
+use crate::run::Refusal;
 
 /// A part of a run that has claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -125,6 +131,9 @@ pub struct VerifyReport {
     /// Who trained the run.
     #[serde(skip)]
     pub trained_by: TrainedBy,
+    /// The first file that the machine could not read, so that nothing can be said of the run.
+    #[serde(skip)]
+    pub unread: Option<Problem>,
 }
 
 /// Who trained a run, and what shows it.
@@ -182,6 +191,23 @@ impl VerifyReport {
     /// Adds a finding: a claim that is false.
     pub fn broken(&mut self, text: impl Into<String>) {
         self.broken.push(text.into());
+    }
+
+    /// Adds a finding about a file that is wrong or missing, with these words before it. One that could not be read is no
+    /// finding.
+    pub fn faulty(&mut self, what: &str, why: impl Into<Refusal>) {
+        match why.into() {
+            Refusal::Wrong(why) => self.broken(format!("{what}{why}")),
+            Refusal::Unread(problem) => {
+                self.unread.get_or_insert(problem);
+            }
+        }
+    }
+
+    /// The same for a file of the run that cannot be read.
+    pub fn unreadable(&mut self, path: &Path, error: &io::Error) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.faulty(&format!("{name} cannot be read: "), Refusal::of_io(path, error));
     }
 
     /// Adds a finding about the signature alone: the run itself may be valid.
@@ -265,6 +291,18 @@ impl VerifyReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_could_not_be_read_is_no_finding() {
+        let mut report = VerifyReport::default();
+        let path = Path::new("run/plan.txt");
+        report.unreadable(path, &io::ErrorKind::NotFound.into());
+        assert_eq!(report.broken, ["plan.txt cannot be read: entity not found"]);
+        report.unreadable(path, &io::ErrorKind::PermissionDenied.into());
+        report.faulty("held-out windows: ", Problem::machine("the second", ""));
+        assert_eq!(report.broken.len(), 1);
+        assert!(report.unread.unwrap().message.starts_with("run/plan.txt cannot be read"));
+    }
 
     #[test]
     fn the_closing_line_names_each_subject_once_by_class() {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::read;
 use crate::metrics::Record;
-use crate::run::Paths;
+use crate::run::{Paths, Refusal};
 
 const NAME: &str = "timings.jsonl";
 /// Shortest time of a step or an evaluation, in seconds: one cannot even be started in less.
@@ -48,15 +48,18 @@ const MEMORY: std::ops::Range<u64> = 1 << 20..1 << 50;
 /// The sum of the seconds in the timings of a run, or their first fault. A process that is killed leaves the step that it
 /// logged last without a time, or a torn line, and after a power failure times of steps that the log lost; so there are at
 /// most as many of these as processes that continued the run.
-pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
-    let text = match read(&paths.timings()) {
+pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, Refusal> {
+    let path = paths.timings();
+    let text = match read(&path) {
         Ok(Some(text)) => text,
         // The first step is timed after it is logged.
         Ok(None) if run.finished || run.records.iter().filter_map(timed).count() > 1 => {
-            return Err(format!("{NAME} is missing; every run that has trained has one"));
+            return Err(format!("{NAME} is missing; every run that has trained has one").into());
         }
         Ok(None) => return Ok(0.0),
-        Err(error) => return Err(format!("{NAME} cannot be read: {error}")),
+        Err(error) => {
+            return Err(Refusal::of_io(&path, &error).about(&format!("{NAME} cannot be read: ")));
+        }
     };
     let mut order = TimingOrder::new(run);
     let mut sum = 0.0;
@@ -66,7 +69,9 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
                 order.torn = true;
                 order.add_break(|_| format!("line {number} is torn"));
             } else if run.finished {
-                return Err(format!("{NAME}: its last line is torn, but the run is finished"));
+                return Err(
+                    format!("{NAME}: its last line is torn, but the run is finished").into()
+                );
             }
             continue;
         };
@@ -76,12 +81,13 @@ pub fn timed_seconds(paths: &Paths, run: TimedRun<'_>) -> Result<f64, String> {
         match what {
             TimingLine::Timed(what) => order.add(number, what).map_err(refused)?,
             TimingLine::Checkpoint(step) if step > run.steps => {
-                return Err(refused(format!("is of a step after the last, {}", run.steps)));
+                return Err(refused(format!("is of a step after the last, {}", run.steps)).into());
             }
             TimingLine::Checkpoint(_) | TimingLine::Beside => {}
         }
     }
-    order.finish().map(|()| sum)
+    order.finish()?;
+    Ok(sum)
 }
 
 /// The order of the timings so far, compared with that of the log.

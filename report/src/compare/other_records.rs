@@ -1,8 +1,8 @@
 //! Other locks and finished runs of a comparison's arms, with other seeds: choosing seeds after seeing results can
 //! reverse any difference.
 //!
-//! Arms are the same if their training texts agree except for seeds, whatever their names. An unreadable file is skipped,
-//! since the command that uses it reports the error.
+//! Arms are the same if their training texts agree except for seeds, whatever their names. A file of somebody else's or
+//! of another kind is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use lab::experiment::Seeds;
 
 use disk::{SMALL, read_text};
 use records::attest::Attested;
-use records::run::Paths;
+use records::run::{Paths, if_readable, json_lines, paths_in};
 
-use dsl::counted;
+use dsl::{Problem, counted};
 
 /// A lock that compares the same arms.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -173,20 +173,20 @@ pub fn other_records(
     runs: &Path,
     run_folders: &[PathBuf],
     used: Option<usize>,
-) -> OtherRecords {
+) -> Result<OtherRecords, Problem> {
     let used = used.unwrap_or(usize::MAX).min(comparison.seeds.len());
     let folder = runs.join(&comparison.name);
-    OtherRecords {
+    Ok(OtherRecords {
         used,
-        locks: other_locks(comparison, locks),
-        left_out: left_out(comparison, runs, used),
-        earlier_looks: earlier_looks(comparison, &folder),
-        earlier_reports: earlier_reports(comparison, &folder, used),
+        locks: other_locks(comparison, locks)?,
+        left_out: left_out(comparison, runs, used)?,
+        earlier_looks: earlier_looks(comparison, &folder)?,
+        earlier_reports: earlier_reports(comparison, &folder, used)?,
         taken: match comparison.analysis.stop {
             Stop::Fixed => Vec::new(),
             Stop::Sequential { .. } => outside(run_folders, &folder),
         },
-    }
+    })
 }
 
 /// The folders of runs outside of the comparison's folder.
@@ -194,10 +194,13 @@ fn outside(run_folders: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
     run_folders.iter().filter(|run| !run.starts_with(folder)).cloned().collect()
 }
 
-fn earlier_looks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<EarlierLooks> {
+fn earlier_looks(
+    comparison: &lab::comparison::Comparison,
+    folder: &Path,
+) -> Result<Vec<EarlierLooks>, Problem> {
     let this_lock = comparison.id().to_string();
     let mut earlier: Vec<EarlierLooks> = Vec::new();
-    for line in disk::json_lines(&folder.join(LOOKS)) {
+    for line in json_lines(&folder.join(LOOKS))? {
         let word = |key: &str| line.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
         let (Some(lock), Some(decision)) = (word("lock"), word("decision")) else { continue };
         if lock == this_lock {
@@ -211,7 +214,7 @@ fn earlier_looks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec
             None => earlier.push(EarlierLooks { lock, looks: 1, decision }),
         }
     }
-    earlier
+    Ok(earlier)
 }
 
 /// Results shown before this lock's own, of runs that it shares. The file is in the order of time.
@@ -219,7 +222,7 @@ fn earlier_reports(
     comparison: &lab::comparison::Comparison,
     folder: &Path,
     used: usize,
-) -> Vec<EarlierReport> {
+) -> Result<Vec<EarlierReport>, Problem> {
     let this_lock = comparison.id().to_string();
     let treated: Vec<(usize, String)> = comparison
         .runs()
@@ -241,11 +244,15 @@ fn earlier_reports(
             added: added.map(|(_, seeds)| (seeds.init, seeds.data)).collect(),
         })
     };
-    let lines = disk::json_lines(&folder.join(REPORTED)).into_iter().filter_map(report);
-    lines.take_while(|report| report.lock != this_lock).filter(|report| report.seeds > 0).collect()
+    let lines = json_lines(&folder.join(REPORTED))?.into_iter().filter_map(report);
+    let earlier = lines.take_while(|report| report.lock != this_lock);
+    Ok(earlier.filter(|report| report.seeds > 0).collect())
 }
 
-fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<OtherLock> {
+fn other_locks(
+    comparison: &lab::comparison::Comparison,
+    folder: &Path,
+) -> Result<Vec<OtherLock>, Problem> {
     let this_lock = comparison.id().to_string();
     let grid: Vec<&str> =
         comparison.grid.iter().flat_map(|row| &row.paths).map(String::as_str).collect();
@@ -254,15 +261,15 @@ fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<O
         .iter()
         .map(|arm| (arm.name.as_str(), key(&arm.experiment.train_text(), &grid)))
         .collect();
-    let Some(base) = keys.get(comparison.base.as_str()) else { return Vec::new() };
+    let Some(base) = keys.get(comparison.base.as_str()) else { return Ok(Vec::new()) };
     let treated: BTreeSet<Digest> =
         keys.iter().filter(|(name, _)| **name != comparison.base).map(|(_, key)| *key).collect();
     let mut others = Vec::new();
-    for path in entries(folder) {
+    for path in paths_in(folder)? {
         if path.extension().is_none_or(|end| end != "lock") {
             continue;
         }
-        let Ok(text) = read_text(&path, SMALL) else { continue };
+        let Some(text) = if_readable(&path, read_text(&path, SMALL))? else { continue };
         let Some(LockHeader { name, id, base: their_base, seeds, grid: theirs }) =
             LockHeader::parse(&text)
         else {
@@ -290,10 +297,14 @@ fn other_locks(comparison: &lab::comparison::Comparison, folder: &Path) -> Vec<O
             others.push(OtherLock { name, path, id, seeds });
         }
     }
-    others
+    Ok(others)
 }
 
-fn left_out(comparison: &lab::comparison::Comparison, folder: &Path, used: usize) -> Vec<LeftOut> {
+fn left_out(
+    comparison: &lab::comparison::Comparison,
+    folder: &Path,
+    used: usize,
+) -> Result<Vec<LeftOut>, Problem> {
     let mut of_key: BTreeMap<Digest, (&str, Role)> = BTreeMap::new();
     let mut compared: BTreeSet<(u64, u64)> = BTreeSet::new();
     for run in comparison.runs() {
@@ -306,10 +317,10 @@ fn left_out(comparison: &lab::comparison::Comparison, folder: &Path, used: usize
         compared.insert((*init, *data));
     }
     let mut left_out: BTreeMap<(u64, u64), LeftOut> = BTreeMap::new();
-    for path in entries(folder) {
-        for run in std::iter::once(path.clone()).chain(entries(&path)) {
+    for path in paths_in(folder)? {
+        for run in std::iter::once(path.clone()).chain(paths_in(&path)?) {
             let paths = Paths::new(&run);
-            let Some((seeds, key)) = finished(&paths) else { continue };
+            let Some((seeds, key)) = finished(&paths)? else { continue };
             let Some((arm, role)) = of_key.get(&key) else { continue };
             if compared.contains(&seeds) {
                 continue;
@@ -327,19 +338,26 @@ fn left_out(comparison: &lab::comparison::Comparison, folder: &Path, used: usize
     }
     // The base alone is a replicate for the noise of another comparison.
     let treated = |seed: &LeftOut| seed.arms.keys().any(|arm| *arm != comparison.base);
-    left_out.into_values().filter(treated).collect()
+    Ok(left_out.into_values().filter(treated).collect())
 }
 
 /// The seeds of a finished run, and the digest of its training text without them.
-fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
-    let attested = Attested::parse(&read_text(&paths.attestation(), SMALL).ok()?).ok()?;
-    let text = read_text(&paths.lock(), SMALL).ok()?;
-    let train = section(&text, "train")?;
+fn finished(paths: &Paths) -> Result<Option<SeedsAndKey>, Problem> {
+    let read = |path: PathBuf| if_readable(&path, read_text(&path, SMALL));
+    let Some(attestation) = read(paths.attestation())? else { return Ok(None) };
+    Ok(read(paths.lock())?.and_then(|lock| seeds_and_key(&attestation, &lock)))
+}
+
+type SeedsAndKey = ((u64, u64), Digest);
+
+fn seeds_and_key(attestation: &str, text: &str) -> Option<SeedsAndKey> {
+    let attested = Attested::parse(attestation).ok()?;
+    let train = section(text, "train")?;
     // A lock of another run does not belong to this one.
-    let id = section(&text, "digests")?;
+    let id = section(text, "digests")?;
     id.lines().find(|line| *line == format!("train = \"{}\"", attested.lock))?;
     // Without an effect, it is among the cosmetic fields.
-    let cosmetic = section(&text, "cosmetic").unwrap_or_default();
+    let cosmetic = section(text, "cosmetic").unwrap_or_default();
     let seed = |name: &str| {
         let mut lines = train.lines().chain(cosmetic.lines());
         let line = lines.find_map(|line| line.strip_prefix(name))?;
@@ -420,14 +438,6 @@ fn written_seed(text: &str) -> Option<u64> {
         None => text.parse().ok(),
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
     }
-}
-
-/// Paths in a folder, sorted; empty if it cannot be read.
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }
 
 #[cfg(test)]

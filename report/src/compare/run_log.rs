@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use disk::json_lines;
 use dsl::Problem;
 use lab::experiment::Experiment;
 use lab::trainer::Setting;
@@ -11,8 +10,9 @@ use records::attest::Attested;
 use records::external::ExternalRun;
 use records::finished;
 use records::metrics::{Evaluation, Record, Score};
-use records::run::Paths;
+use records::run::{Paths, Refusal, if_there, json_lines};
 use records::verify::{TimedRun, plausible, timed_seconds, times_elsewhere};
+use serde_json::Value;
 
 use super::metric::{EVAL_LOSS, EXACT_MATCH, TOKEN_ACCURACY, exact_match_of, measure_name};
 use super::question_scores::{question_scores, suite_scores};
@@ -31,23 +31,25 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, Problem> {
     if attestation.trainer.is_some() {
         let run = ExternalRun::read(&paths)?;
         curves.trainer = Some(run.trainer_throughout());
-        curves.read_times_elsewhere(&paths, &run, experiment.budget.steps);
+        curves.read_times_elsewhere(&paths, &run, experiment.budget.steps)?;
         return Ok(curves);
     }
     let run = TimedRun {
         records: &records,
-        processes: started(&paths.events()),
+        processes: started(&paths.events())?,
         steps: experiment.budget.steps,
         finished: true,
     };
     match timed_seconds(&paths, run) {
         Ok(_) => {
-            let times = median_step_seconds(&paths.timings());
+            let lines = json_lines(&paths.timings())?;
+            let times = median_step_seconds(&lines);
             (curves.step_seconds, curves.timed_steps) =
                 (times.map(|(median, _)| median), times.map(|(_, n)| n));
-            curves.peak_bytes = peak_bytes(&paths.timings());
+            curves.peak_bytes = peak_bytes(&lines);
         }
-        Err(error) => curves.untimed = Some(format!("{}: {error}", folder.display())),
+        Err(Refusal::Wrong(why)) => curves.untimed = Some(format!("{}: {why}", folder.display())),
+        Err(Refusal::Unread(problem)) => return Err(problem),
     }
     curves.timed_on = timed_on(&attestation);
     // Older versions attested a run even if its last loss was NaN.
@@ -77,14 +79,21 @@ impl Curves {
     }
 
     /// The step times of another engine's run. They are compared only with times of an equal record.
-    fn read_times_elsewhere(&mut self, paths: &Paths, run: &ExternalRun, last: u64) {
-        let Ok(text) = disk::read_text(&paths.timings(), disk::TEXT) else { return };
+    fn read_times_elsewhere(
+        &mut self,
+        paths: &Paths,
+        run: &ExternalRun,
+        last: u64,
+    ) -> Result<(), Problem> {
+        let path = paths.timings();
+        let text = if_there(&path, disk::read_text(&path, disk::TEXT))?;
+        let Some(text) = text else { return Ok(()) };
         if !run.log.resumed.is_empty() {
             let folder = paths.folder.display();
             self.untimed = Some(format!(
                 "{folder}: it was continued on another machine or another number of ranks"
             ));
-            return;
+            return Ok(());
         }
         match times_elsewhere(&text, last) {
             Ok(mut seconds) => {
@@ -98,6 +107,7 @@ impl Curves {
                 self.untimed = Some(format!("{folder}: timings.jsonl: {error}"));
             }
         }
+        Ok(())
     }
 
     fn add(&mut self, evaluation: &Evaluation) {
@@ -137,10 +147,9 @@ pub fn scores_of(evaluation: &Evaluation) -> Vec<(String, f64, Vec<f64>)> {
 }
 
 /// The number of processes that trained a run.
-fn started(events: &Path) -> usize {
-    let is_start =
-        |event: &&serde_json::Value| event.get("event").is_some_and(|event| event == "started");
-    json_lines(events).iter().filter(is_start).count()
+fn started(events: &Path) -> Result<usize, Problem> {
+    let is_start = |event: &&Value| event.get("event").is_some_and(|event| event == "started");
+    Ok(json_lines(events)?.iter().filter(is_start).count())
 }
 
 /// The timings of two runs are comparable if these texts are equal.
@@ -154,8 +163,7 @@ fn timed_on(attestation: &Attested) -> Option<String> {
 
 /// The median step time, and the number of timed steps. Timings depend on the machine and prove nothing. `None` for a
 /// run without timings, or if its file of timings records that it shared the machine with others.
-fn median_step_seconds(path: &Path) -> Option<(f64, u64)> {
-    let lines = json_lines(path);
+fn median_step_seconds(lines: &[Value]) -> Option<(f64, u64)> {
     if lines.iter().any(|line| line.get("beside").is_some()) {
         return None;
     }
@@ -169,8 +177,8 @@ fn median_step_seconds(path: &Path) -> Option<(f64, u64)> {
 }
 
 /// The peak memory over all processes that worked on the run, if recorded.
-fn peak_bytes(path: &Path) -> Option<u64> {
-    json_lines(path).iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
+fn peak_bytes(lines: &[Value]) -> Option<u64> {
+    lines.iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
 }
 
 /// Longest accepted step time: about a month.

@@ -11,11 +11,10 @@ use lab::experiment::{DataSource, Experiment};
 
 use super::spikes::{self, Spike};
 use crate::compare::{self, BITS_PER_BYTE, BITS_PER_TOKEN, Curves};
-use disk::json_lines;
 use records::external::trainer_of;
 use records::finished;
 use records::metrics::Record;
-use records::run::Paths;
+use records::run::{Paths, json_lines};
 use tasks::metric::EVAL_LOSS;
 
 /// Most points of a series on a page; longer series are thinned.
@@ -70,7 +69,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, Problem> {
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
-    let mut logged = Logged::from_records(&paths, curves, records);
+    let mut logged = Logged::from_records(&paths, curves, records)?;
     // Of another engine's run, it is the machine that evaluated.
     if attestation.other_machines.is_empty() && attestation.trainer.is_none() {
         logged.machine = attestation.machine;
@@ -86,7 +85,7 @@ pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u6
     let (records, step) = finished::so_far(&paths, experiment.into())?;
     let mut curves = Curves::from_records(&records);
     curves.trainer = trainer_of(&paths)?;
-    let mut logged = Logged::from_records(&paths, curves, records);
+    let mut logged = Logged::from_records(&paths, curves, records)?;
     logged.measure_bits(experiment);
     Ok((logged, step))
 }
@@ -128,7 +127,11 @@ impl Logged {
         self.batches.len() == self.lr.len()
     }
 
-    fn from_records(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
+    fn from_records(
+        paths: &Paths,
+        curves: Curves,
+        records: Vec<Record>,
+    ) -> Result<Logged, Problem> {
         let mut logged = Logged { curves, ..Logged::default() };
         for record in records {
             match record {
@@ -143,20 +146,20 @@ impl Logged {
         }
         // Times that no run writes are not drawn.
         logged.seconds = match logged.curves.untimed {
-            None => seconds(&paths.timings(), logged.lr.len()),
+            None => seconds(&paths.timings(), logged.lr.len())?,
             Some(_) => None,
         };
         logged.beside =
-            json_lines(&paths.timings()).iter().any(|line| line.get("beside").is_some());
+            json_lines(&paths.timings())?.iter().any(|line| line.get("beside").is_some());
         logged.spikes = spikes::find(&logged.curves.loss);
-        logged
+        Ok(logged)
     }
 }
 
 /// Seconds of each step that was timed; for a repeated step, the last time counts.
-pub(crate) fn step_seconds(path: &Path) -> BTreeMap<u64, f64> {
+pub(crate) fn step_seconds(path: &Path) -> Result<BTreeMap<u64, f64>, Problem> {
     let mut of_step = BTreeMap::new();
-    for line in json_lines(path) {
+    for line in json_lines(path)? {
         let step = line.get("step").and_then(serde_json::Value::as_u64);
         let seconds = line.get("seconds").and_then(serde_json::Value::as_f64);
         if let (Some(step), Some(seconds)) = (step, seconds)
@@ -166,30 +169,26 @@ pub(crate) fn step_seconds(path: &Path) -> BTreeMap<u64, f64> {
             of_step.insert(step, seconds);
         }
     }
-    of_step
+    Ok(of_step)
 }
 
 /// The end of each step, if every step was timed.
-fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
-    let of_step = step_seconds(path);
+fn seconds(path: &Path, steps: usize) -> Result<Option<Vec<(u64, f64)>>, Problem> {
+    let of_step = step_seconds(path)?;
     let all_timed = of_step.len() == steps && of_step.keys().copied().eq(1..=steps as u64);
     let mut now = 0.0;
-    all_timed.then(|| {
-        of_step
-            .into_iter()
-            .map(|(step, seconds)| {
-                now += seconds;
-                (step, now)
-            })
-            .collect()
-    })
+    let ends = of_step.into_iter().map(|(step, seconds)| {
+        now += seconds;
+        (step, now)
+    });
+    Ok(all_timed.then(|| ends.collect()))
 }
 
 /// When the first process began, in seconds since 1970.
-pub(crate) fn started(path: &Path) -> Option<f64> {
-    json_lines(path).iter().find_map(|line| {
+pub(crate) fn started(path: &Path) -> Result<Option<f64>, Problem> {
+    Ok(json_lines(path)?.iter().find_map(|line| {
         (line.get("event")?.as_str()? == "started").then(|| line.get("unix_time")?.as_f64())?
-    })
+    }))
 }
 
 /// At most [`MOST_POINTS`] of a series: means over equal blocks of points, placed at each block's last step.
@@ -268,8 +267,8 @@ mod tests {
         let path = folder.path().join("timings.jsonl");
         let line = |step: u64, seconds: f64| format!("{{\"step\":{step},\"seconds\":{seconds}}}\n");
         std::fs::write(&path, line(1, 0.5) + &line(2, 9.0) + &line(2, 0.25)).unwrap();
-        assert_eq!(seconds(&path, 2), Some(vec![(1, 0.5), (2, 0.75)]));
-        assert_eq!(seconds(&path, 3), None);
-        assert_eq!(seconds(&folder.path().join("none"), 0), Some(Vec::new()));
+        assert_eq!(seconds(&path, 2).unwrap(), Some(vec![(1, 0.5), (2, 0.75)]));
+        assert_eq!(seconds(&path, 3).unwrap(), None);
+        assert_eq!(seconds(&folder.path().join("none"), 0).unwrap(), Some(Vec::new()));
     }
 }

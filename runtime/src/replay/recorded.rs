@@ -42,7 +42,7 @@ impl RecordedRun {
                 .collect(),
             store,
             kept,
-            machines: Machines { attestation, started: train::started(paths) },
+            machines: Machines { attestation, started: train::started(paths)? },
         })
     }
 

@@ -3,7 +3,6 @@
 //! The events must begin at step 0, and where the machine is the one that they name, the first logged step must come out
 //! again, bit for bit. A folder that was converted from another engine's files has neither.
 
-use disk::json_lines;
 use dsl::Problem;
 
 use super::history::started;
@@ -11,7 +10,7 @@ use crate::execute::{Machine, Trainer};
 use crate::state::State;
 use records::job::Job;
 use records::metrics::{Record, Step};
-use records::run::Paths;
+use records::run::{Paths, json_lines};
 
 /// Refuses to continue a checkpoint of a run that canonc did not begin. `line` names this machine; `None` if several ranks
 /// train, of which no one has the whole state.
@@ -35,7 +34,7 @@ pub(super) fn check(
             ),
         ))
     };
-    let first = json_lines(&paths.events())
+    let first = json_lines(&paths.events())?
         .into_iter()
         .find(|event| event.get("event").is_some_and(|event| event == "started"));
     match first.as_ref().and_then(|event| event.get("step")?.as_u64()) {
@@ -45,7 +44,8 @@ pub(super) fn check(
         }
         None => return refuse("events.jsonl has no started process".to_owned()),
     }
-    let here = line.is_some_and(|line| started(paths).iter().all(|there| there == line));
+    let machines = started(paths)?;
+    let here = line.is_some_and(|line| machines.iter().all(|there| there == line));
     let logged = records.iter().find_map(|record| match record {
         Record::Step(step) if step.step == 1 => Some(step),
         Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => None,

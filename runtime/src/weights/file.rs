@@ -99,10 +99,12 @@ pub fn bytes(tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<Vec<u8>,
 pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), Problem> {
     let bytes = bytes(tensors, mark)?;
     replace(path, &bytes, || Ok(())).map_err(|error| {
-        Problem::machine(
-            format!("{} was not written: {error}", path.display()),
-            "check that its folder exists, is writable and has free space",
-        )
+        disk::not_durable(&error, path.display()).unwrap_or_else(|| {
+            Problem::machine(
+                format!("{} was not written: {error}", path.display()),
+                "check that its folder exists, is writable and has free space",
+            )
+        })
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::content::{Content, unpacked};
+use dsl::Problem;
 use serde::{Deserialize, Serialize};
 
 use super::super::guard::guarded;
@@ -101,10 +102,14 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     if let Some(format) = format_of(path) {
         return Ok(format);
     }
-    // Text that cannot be read is refused when it is opened to be prepared.
-    let Ok(text) = unpacked(BufReader::new(disk::open(path)?)) else { return Ok(Format::Text) };
     let mut start = Vec::new();
-    let _ = text.take(1 << 12).read_to_end(&mut start);
+    let text = unpacked(BufReader::new(disk::open(path)?));
+    match text.and_then(|text| text.take(1 << 12).read_to_end(&mut start)) {
+        Err(error) if disk::is_of_machine(&error) => return Err(error),
+        // Text that cannot be unpacked is refused when it is opened to be prepared.
+        Err(_) if start.is_empty() => return Ok(Format::Text),
+        Ok(_) | Err(_) => {}
+    }
     let first = without_mark(&start).trim_ascii_start().first();
     Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
 }
@@ -176,20 +181,29 @@ enum PieceReader {
 /// Why a file cannot be read, and what to do about it.
 #[derive(Debug)]
 pub(super) struct Unreadable {
-    pub(super) reason: String,
-    pub(super) help: &'static str,
+    /// Of the system, or of what is in the file.
+    error: io::Error,
+    help: &'static str,
 }
 
-impl From<String> for Unreadable {
-    fn from(reason: String) -> Unreadable {
-        let help = "check that the file exists, is complete and has the format of its extension";
-        Unreadable { reason, help }
+impl Unreadable {
+    /// The problem of the file of that name.
+    pub(super) fn problem(&self, name: &str) -> Problem {
+        let Unreadable { error, help } = self;
+        disk::cannot_read(error, format!("cannot read {name}: {error}"), *help)
     }
 }
 
 impl From<io::Error> for Unreadable {
     fn from(error: io::Error) -> Unreadable {
-        Unreadable::from(error.to_string())
+        let help = "check that the file exists, is complete and has the format of its extension";
+        Unreadable { error, help }
+    }
+}
+
+impl From<String> for Unreadable {
+    fn from(reason: String) -> Unreadable {
+        Unreadable::from(io::Error::other(reason))
     }
 }
 
@@ -238,15 +252,14 @@ impl Pieces {
     }
 
     /// The next piece, or None at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, Unreadable> {
         let Pieces { reader, position, counted } = self;
         let start = *position;
         let next = match reader {
             PieceReader::File(file) => whole_file(file, position)?,
             PieceReader::Lines { lines, kept, plain, is_text } => {
                 let by_paragraph = *is_text && *plain == Plain::Paragraph;
-                let read = next_lines(lines, position, kept, by_paragraph);
-                read.map_err(|error| error.to_string())?.map(|body| match body {
+                next_lines(lines, position, kept, by_paragraph)?.map(|body| match body {
                     Body::Lines(bytes) => {
                         let weight = bytes.len();
                         let body = match (*is_text, plain) {
@@ -293,11 +306,10 @@ impl Pieces {
 fn whole_file(
     file: &mut Option<Box<dyn BufRead + Send>>,
     position: &mut RecordPosition,
-) -> Result<Option<(Body, usize)>, String> {
+) -> io::Result<Option<(Body, usize)>> {
     let Some(file) = file.take() else { return Ok(None) };
     let mut bytes = Vec::new();
-    let read = file.take(LONGEST_LINE + 1).read_to_end(&mut bytes);
-    read.map_err(|error| error.to_string())?;
+    file.take(LONGEST_LINE + 1).read_to_end(&mut bytes)?;
     position.records += 1;
     position.offset += bytes.len() as u64;
     let weight = bytes.len();

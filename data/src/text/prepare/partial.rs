@@ -110,11 +110,12 @@ pub(super) fn finished(
     out: &Path,
 ) -> Result<Option<(LineCounts, Losses, u64)>, Problem> {
     let folder = folder_of(out);
-    let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
+    let cannot = |error: io::Error| cannot_read(&folder, &error);
+    let Some(text) = state_text(&folder).map_err(cannot)? else { return Ok(None) };
     let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
     // The tokens have become the file; in any other state they are still here.
-    if folder.join("tokens").exists()
-        || !out.exists()
+    if folder.join("tokens").try_exists().map_err(cannot)?
+        || !out.try_exists().map_err(|error| cannot_read(out, &error))?
         || state.request != digest_of(request, &states_of(request)?)
     {
         return Ok(None);
@@ -125,6 +126,15 @@ pub(super) fn finished(
     }
     fs::remove_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
     Ok(Some((all, state.losses, state.tokens)))
+}
+
+/// The text of the state file; `None` if there is none that canonc can have written.
+fn state_text(folder: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(folder.join("state.toml")) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if disk::is_unread(&error) => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 fn folder_of(out: &Path) -> PathBuf {
@@ -186,9 +196,7 @@ impl<'a> Partial<'a> {
 
     /// Whether the work goes on from a state file. If it has one that cannot be used, that is news.
     fn resume(&mut self, on_news: &mut dyn FnMut(&News)) -> io::Result<bool> {
-        let Ok(text) = fs::read_to_string(self.folder.join("state.toml")) else {
-            return Ok(false);
-        };
+        let Some(text) = state_text(&self.folder)? else { return Ok(false) };
         match self.take_up(&text)? {
             None => {
                 on_news(&News::Resumed(self.done));
@@ -401,8 +409,7 @@ impl<'a> Partial<'a> {
         }
         to.flush().and_then(|()| to.get_mut().sync_all()).map_err(cannot)?;
         self.breaks(Fault::RenameBefore);
-        fs::rename(self.folder.join("tokens"), &self.out)
-            .and_then(|()| disk::sync_folder(disk::parent(&self.out)))
+        disk::rename_synced(&self.folder.join("tokens"), &self.out)
             .map_err(|error| cannot_write(&self.out, &error))?;
         self.breaks(Fault::RemoveBefore);
         self.remove()
@@ -512,10 +519,8 @@ fn state_of(input: &Input) -> Result<String, Problem> {
         return Ok(format!("pipe of process {}", std::process::id()));
     };
     let metadata = fs::metadata(path).map_err(|error| {
-        Problem::input(
-            format!("cannot read {}: {error}", input.name),
-            "check that the file exists and is readable",
-        )
+        let message = format!("cannot read {}: {error}", input.name);
+        disk::cannot_read(&error, message, "check that the file exists and is readable")
     })?;
     let changed = metadata.modified().ok();
     let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -553,7 +558,17 @@ fn digest_of(request: &Request<'_>, states: &[String]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
+fn cannot_read(path: &Path, error: &io::Error) -> Problem {
+    Problem::machine(
+        format!("cannot read {}: {error}", path.display()),
+        "check the disk and the machine, and repeat the command",
+    )
+}
+
 fn cannot_write(path: &Path, error: &io::Error) -> Problem {
+    if let Some(problem) = disk::not_durable(error, path.display()) {
+        return problem;
+    }
     Problem::machine(
         format!("cannot write {}: {error}", path.display()),
         "check that the folder exists, is writable and has free space",

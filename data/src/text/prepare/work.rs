@@ -228,9 +228,7 @@ fn read(
     let mut number = 0;
     for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
         let position = if file == start.file { start.place } else { RecordPosition::default() };
-        let failed = |Unreadable { reason, help }: Unreadable| {
-            Problem::input(format!("cannot read {}: {reason}", input.name), help)
-        };
+        let failed = |unreadable: Unreadable| unreadable.problem(&input.name);
         let mut pieces = match Pieces::open(input, &request.field, request.plain, position) {
             Ok(pieces) => pieces,
             Err(reason) => {
@@ -252,7 +250,7 @@ fn read(
                     number += 1;
                 }
                 Err(reason) => {
-                    let _ = output.send((number, Err(failed(reason.into()))));
+                    let _ = output.send((number, Err(failed(reason))));
                     return;
                 }
             }

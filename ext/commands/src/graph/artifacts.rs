@@ -28,7 +28,7 @@ pub(super) fn artifacts() -> Result<Artifacts, Failure> {
     if Path::new(ARCHS).is_dir() {
         sources.extend(canon_files(Path::new(ARCHS)).unwrap_or_default());
     }
-    sources.extend(files_in(Path::new(RECIPES), "toml"));
+    sources.extend(files_in(Path::new(RECIPES), "toml")?);
     if sources.is_empty() && !Path::new(LOCKFILES).is_dir() {
         return Err(Failure::bad_input(format!(
             "`{ARCHS}`, `{RECIPES}` and `{LOCKFILES}` are all missing here"
@@ -40,7 +40,7 @@ pub(super) fn artifacts() -> Result<Artifacts, Failure> {
     for source in &sources {
         add_source(&mut all, &mut known, source, &mut made);
     }
-    for path in files_in(Path::new(LOCKFILES), "lock") {
+    for path in files_in(Path::new(LOCKFILES), "lock")? {
         if made.contains(&name(&path)) {
             continue;
         }
