@@ -108,13 +108,10 @@ impl Live {
     /// Opens an existing file for this process alone, and reads it.
     fn take_up(&mut self, path: &Path) -> Result<tensorboard::Records, Failure> {
         let is_file = |found: &fs::Metadata| found.is_file();
-        let length = match fs::symlink_metadata(path) {
-            Ok(found) if is_file(&found) && found.len() < FIRST => found.len(),
-            Ok(_) | Err(_) => {
-                out::check(path, out::OutputKind::Events)?;
-                FIRST
-            }
-        };
+        match fs::symlink_metadata(path) {
+            Ok(found) if is_file(&found) && found.len() < FIRST => {}
+            Ok(_) | Err(_) => out::check(path, out::OutputKind::Events)?,
+        }
         let file = OpenOptions::new()
             .read(true)
             .append(true)
@@ -139,7 +136,7 @@ impl Live {
             ))
             .help("remove it, or name another folder with `--tensorboard`"));
         }
-        if records.lock.is_none() && length >= FIRST && records.events.is_empty() {
+        if records.lock.is_none() && records.complete > 0 && records.events.is_empty() {
             return Err(Failure::bad_input(format!(
                 "`{}` does not look like an event file of a run",
                 shown(path)
