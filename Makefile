@@ -1,7 +1,7 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
 .PHONY: help libtorch build install wheel test-wheel release test test-nightly test-without-ext oracle test-transformers fuzz demo check \
-  gpu-kernels gpu-pack test-gpu test-serve test-editors grammars vscode deny
+  gpu-kernels gpu-pack faults test-gpu test-serve test-editors grammars vscode deny
 CARGO ?= cargo
 
 help: ## this list
@@ -91,6 +91,9 @@ vscode: ## pack the VS Code extension and install it (node and npm; the program 
 
 fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; tools/fuzz/run.sh SECONDS READER... for more)
 	tools/fuzz/run.sh
+
+faults: libtorch ## power cuts, errors of the disk at each operation and early signals, hundreds of each (a C compiler, python3; an hour)
+	CANONC_CASES=5 $(CARGO) test --workspace --test run_cli run_cli::faults -- --nocapture
 
 demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
 	$(CARGO) build --release

@@ -16,8 +16,8 @@ use records::verify::{Subject, VerifyReport};
 
 use crate::fail::{Failure, shown};
 use crate::finished_runs::{FinishedRuns, folders};
-use crate::{output, worker_claims};
 use crate::workspace::{LOCKFILES, lock_at};
+use crate::{output, worker_claims};
 
 /// Files that `canonc compare` writes beside the runs, each with a member of its lines if it has lines.
 const FILES: [(&str, Option<&str>); 4] = [

@@ -14,6 +14,7 @@ mod run_cli {
     mod eval;
     #[cfg(feature = "models")]
     mod exported;
+    mod faults;
     mod folders;
     #[cfg(feature = "models")]
     mod foreign;

@@ -23,5 +23,5 @@ pub use names::{Pointer, latest, name_of, names, pointer, set_aside, step_of, wa
 pub use shared::Ranges;
 pub(crate) use state::tensor_hasher;
 pub use state::{Content, PARTS, Part, ReadTensor, Slot, TensorDigests, WriteTensor, slots};
-pub use store::{Refused, SavedCheckpoint, Store};
+pub use store::{Kept, Refused, SavedCheckpoint, Store};
 pub use verify::{intact, verify, verify_of};

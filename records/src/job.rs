@@ -15,7 +15,7 @@ use dsl::Problem;
 use lab::experiment::{DataSource, Device, Digests, Experiment, Schedule};
 use lab::field::SuiteTask;
 
-use crate::checkpoint::{self, Slot};
+use crate::checkpoint::{self, Kept, Slot};
 use crate::initial::NamedWeights;
 use crate::measure::Measure;
 use crate::run::{KernelNames, digest_of};
@@ -101,8 +101,8 @@ pub struct Job {
 pub struct Cadence {
     /// Steps between checkpoints; 0 for the last step only.
     pub checkpoint: u64,
-    /// Number of checkpoints to keep.
-    pub keep: usize,
+    /// The checkpoints to keep.
+    pub keep: Kept,
     /// Steps between evaluations; 0 for the last step only.
     pub evaluation: u64,
     /// Steps between lines of progress.
@@ -214,7 +214,11 @@ impl Job {
             answering,
             cadence: Cadence {
                 checkpoint: experiment.checkpoint.every,
-                keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
+                keep: Kept {
+                    count: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
+                    every: experiment.checkpoint.every,
+                    last: experiment.budget.steps,
+                },
                 evaluation: evaluation.every,
                 log: experiment.log_every,
                 check: experiment.check_every,

@@ -12,7 +12,8 @@ use std::fmt;
 pub use memory::{
     MemoryLimit, memory_limit, page_faults_of, peak_memory, peak_memory_of, resident_memory,
 };
-pub use variables::{Effect, UNRECORDED, effect, recorded};
+pub(crate) use variables::recorded;
+pub use variables::{Effect, UNRECORDED, effect};
 
 /// The instruction sets that ATen can be limited to. They give different results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

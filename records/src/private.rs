@@ -14,7 +14,9 @@ use crate::run::{Paths, cannot_read};
 /// that have folders in them.
 pub fn private(paths: &Paths) -> Result<Vec<String>, Problem> {
     let mut all = BTreeSet::new();
-    for path in [paths.attestation(), paths.events(), paths.attestation().with_file_name("trainer.toml")] {
+    for path in
+        [paths.attestation(), paths.events(), paths.attestation().with_file_name("trainer.toml")]
+    {
         let text = match disk::read_text(&path, disk::TEXT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -56,7 +58,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let paths = Paths::new(folder.path());
         assert_eq!(private(&paths).unwrap(), Vec::<String>::new());
-        let attestation = "\"env.TORCH_API_TOKEN\" = \"sk-secret\"\n\"env.MKL_CBWR\" = \"AVX2,STRICT\"\n";
+        let attestation =
+            "\"env.TORCH_API_TOKEN\" = \"sk-secret\"\n\"env.MKL_CBWR\" = \"AVX2,STRICT\"\n";
         std::fs::write(paths.attestation(), attestation).unwrap();
         let event = "{\"event\":\"started\",\"machine\":\"env.LD_LIBRARY_PATH /home/a/lib; env.OMP_DYNAMIC FALSE\"}\n";
         std::fs::write(paths.events(), event).unwrap();

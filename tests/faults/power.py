@@ -1,4 +1,4 @@
-"""Cuts the power of a machine that trains, many times: power.py CANONC LOCK DATA [--cuts N] [--ranks N] [--seed N].
+"""Cuts the power of a machine that trains, many times: power.py CANONC LOCK [--data FILE] [--cuts N] [--ranks N] [--seed N].
 
 A run is recorded once, with every write, name and sync (shim.c). For each cut, the folder is what a disk may hold at a moment of
 it: what was synced is there; of the rest each file has all, a part, nothing, zeros in its place, or some blocks of it, and
@@ -18,7 +18,7 @@ import tempfile
 PARSER = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 PARSER.add_argument("canonc")
 PARSER.add_argument("lock")
-PARSER.add_argument("data")
+PARSER.add_argument("--data")
 PARSER.add_argument("--cuts", type=int, default=200)
 PARSER.add_argument("--ranks", type=int, default=1)
 PARSER.add_argument("--seed", type=int, default=0)
@@ -29,7 +29,9 @@ HEAD = struct.Struct("<cIIIq")
 
 def run(root, environment=None):
     """Trains in `root`, with event files."""
-    words = [ASKED.canonc, "-q", "run", ASKED.lock, "--data", ASKED.data, "--dir", root + "/run", "--tensorboard", root + "/events"]
+    words = [ASKED.canonc, "-q", "run", ASKED.lock, "--dir", root + "/run", "--tensorboard", root + "/events"]
+    if ASKED.data:
+        words += ["--data", ASKED.data]
     if ASKED.ranks > 1:
         words += ["--ranks", str(ASKED.ranks)]
     ended = subprocess.run(words, env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}, capture_output=True, text=True)

@@ -51,6 +51,23 @@ pub struct SavedCheckpoint {
     pub manifest: Manifest,
 }
 
+/// Which checkpoints a run keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Number of regular ones.
+    pub count: usize,
+    /// Steps between regular ones; 0 for the last step only.
+    pub every: u64,
+    /// The run's last step.
+    pub last: u64,
+}
+
+impl Kept {
+    fn is_regular(self, step: u64) -> bool {
+        step == self.last || step > 0 && self.every > 0 && step.is_multiple_of(self.every)
+    }
+}
+
 impl Store {
     /// The checkpoints in a run's folder `checkpoints/`, for this lock and these parameters. Reads nothing yet.
     pub fn new(folder: PathBuf, lock: Digest, slots: Vec<Slot>) -> Store {
@@ -125,8 +142,9 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Deletes old checkpoints except the newest `keep` that verify; `keep` is at least two.
-    pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), Problem> {
+    /// Deletes old checkpoints except the newest two that verify, and the newest regular ones that do. A checkpoint that a stop
+    /// left between regular ones takes the place of none of them.
+    pub fn prune(&mut self, keep: Kept, faults: &Faults) -> Result<(), Problem> {
         let failed = |error: io::Error| cannot_write(&self.folder, &error);
         faults.pass(Point::PruneBefore).map_err(failed)?;
         let names = self.names()?;
@@ -138,24 +156,20 @@ impl Store {
     pub fn prune_older(
         &mut self,
         resumed: &str,
-        keep: usize,
+        keep: Kept,
         faults: &Faults,
     ) -> Result<(), Problem> {
         let names = self.names()?.into_iter().filter(|name| name.as_str() <= resumed);
         self.prune_of(names.collect(), keep, faults)
     }
 
-    fn prune_of(
-        &mut self,
-        names: Vec<String>,
-        keep: usize,
-        faults: &Faults,
-    ) -> Result<(), Problem> {
+    fn prune_of(&mut self, names: Vec<String>, keep: Kept, faults: &Faults) -> Result<(), Problem> {
         let failed = |path: &Path, error: &io::Error| cannot_write(path, error);
-        let mut kept = 0;
+        let (mut kept, mut regular) = (0, 0);
         for name in names {
             let folder = self.folder.join(&name);
-            if kept >= keep.max(2) {
+            let is_regular = step_of(&name).is_some_and(|step| keep.is_regular(step));
+            if kept >= 2 && (!is_regular || regular >= keep.count) {
                 let pruned = (|| {
                     let away = unfinished(&folder);
                     fs::rename(&folder, &away)?;
@@ -167,6 +181,7 @@ impl Store {
             } else if self.is_whole(&name)? {
                 self.verified.insert(name);
                 kept += 1;
+                regular += usize::from(is_regular);
             }
         }
         Ok(())

@@ -171,18 +171,35 @@ fn a_state_that_was_evaluated_after_it_was_saved_gets_the_chain_after_that() {
     assert_eq!(fs::read_dir(folder.root.path()).unwrap().count(), 3);
 }
 
+fn kept(count: usize) -> Kept {
+    Kept { count, every: 5, last: 100 }
+}
+
+#[test]
+fn those_of_stops_take_the_place_of_no_regular_one() {
+    let mut folder = Folder::with(&[5, 10, 12, 13, 14]);
+    folder.store.prune(kept(2), &Faults::none()).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [14, 13, 10, 5].map(name_of));
+    folder.save(15).unwrap();
+    folder.store.prune(kept(2), &Faults::none()).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [15, 14, 10].map(name_of));
+    folder.save(20).unwrap();
+    folder.store.prune(kept(2), &Faults::none()).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [20, 15].map(name_of));
+}
+
 #[test]
 fn old_ones_go_and_two_that_verify_stay() {
     let mut folder = Folder::with(&[5, 10, 15, 20]);
-    folder.store.prune(0, &Faults::none()).unwrap();
+    folder.store.prune(kept(0), &Faults::none()).unwrap();
     assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15)]);
     folder.save(25).unwrap();
     // One of the two newest is broken before a new process prunes, so three stay.
     fs::write(folder.path(20, "weights.safetensors"), "").unwrap();
     let mut store = Store::new(folder.root.path().to_owned(), lock(), slots());
-    store.prune(2, &Faults::none()).unwrap();
+    store.prune(kept(2), &Faults::none()).unwrap();
     assert_eq!(store.names().unwrap(), [name_of(25), name_of(20), name_of(15)]);
-    store.prune(3, &Faults::none()).unwrap();
+    store.prune(kept(3), &Faults::none()).unwrap();
     assert_eq!(store.names().unwrap().len(), 3);
 }
 
@@ -190,7 +207,7 @@ fn old_ones_go_and_two_that_verify_stay() {
 fn what_a_process_left_before_it_pruned_goes_with_the_next_start() {
     let mut folder = Folder::with(&[5, 10, 15, 20]);
     // The run resumes from 15: 20 was refused or never announced.
-    folder.store.prune_older(&name_of(15), 2, &Faults::none()).unwrap();
+    folder.store.prune_older(&name_of(15), kept(2), &Faults::none()).unwrap();
     assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15), name_of(10)]);
 }
 

@@ -94,7 +94,8 @@ pub fn estimate(job: &Job) -> Estimate {
         step_bytes: tried,
         host_bytes: host,
         disk_bytes: state
-            .saturating_mul(job.cadence.keep as u64 + 1)
+            // One of a stop, and one that is being written.
+            .saturating_mul(job.cadence.keep.count as u64 + 2)
             .saturating_add(job.steps.saturating_mul(LINE_BYTES)),
         tokens,
         evaluation_tokens: evaluations(job.cadence.evaluation, job.steps)

@@ -208,7 +208,7 @@ fn row(name: &str) -> Option<(Effect, Form)> {
 }
 
 /// What is recorded of a variable's value; `None` if its name is not one of those that count.
-pub fn recorded(name: &str, value: &str) -> Option<String> {
+pub(crate) fn recorded(name: &str, value: &str) -> Option<String> {
     let (_, form) = row(name)?;
     Some(form.recorded(value).unwrap_or_else(|| UNRECORDED.to_owned()))
 }

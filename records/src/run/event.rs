@@ -84,7 +84,9 @@ impl Event {
                 json!({"event": "proved", "step": step, "lines": lines})
             }
             Event::Interrupted { step } => json!({"event": "interrupted", "step": step}),
-            Event::Failed { step, why } => json!({"event": "failed", "step": step, "why": without_folders(why)}),
+            Event::Failed { step, why } => {
+                json!({"event": "failed", "step": step, "why": without_folders(why)})
+            }
             Event::Diverged { step, why } => {
                 json!({"event": "diverged", "step": step, "why": why})
             }

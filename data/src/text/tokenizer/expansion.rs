@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 /// Maximum factor by which a text may grow. Replacing a blank with a mark of three bytes already makes it 3.
-const MOST: f64 = 64.0;
+const MOST: f64 = 12.0;
 
 /// Maximum bytes inserted at one place.
 const MOST_BYTES: usize = 1 << 10;

@@ -45,14 +45,16 @@ fn a_host_that_is_missing_doubled_or_odd_is_refused() {
             assert_eq!(error(&text)["code"], "wrong_host");
         }
     }
-    let absolute = "GET http://example.com/v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let absolute =
+        "GET http://example.com/v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(receive(server.send(absolute)).0, 403);
 }
 
 #[test]
 fn what_is_no_request_has_the_error_object_too() {
     let server = Server::start();
-    let long = format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000));
+    let long =
+        format!("GET /health HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(200_000));
     let many = format!("GET /health HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(200));
     for (request, status) in [
         ("hello\r\n\r\n", 400),
@@ -117,7 +119,8 @@ fn a_body_that_is_too_large_is_answered_after_it_was_sent() {
     assert_eq!((status, error(&text)["code"].as_str()), (413, Some("too_large")));
     // In chunks, without a length.
     let mut stream = server.send(
-        &post(COMPLETIONS, "", "Transfer-Encoding: chunked\r\n").replace("Content-Length: 0\r\n", ""),
+        &post(COMPLETIONS, "", "Transfer-Encoding: chunked\r\n")
+            .replace("Content-Length: 0\r\n", ""),
     );
     let chunk = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
     for _ in 0..50 {
