@@ -90,12 +90,15 @@ impl FinishedRuns {
     pub fn of(&self, experiment: &Experiment) -> Result<Option<PathBuf>, Problem> {
         let digests = experiment.digests;
         let id = (digests.train, digests.eval, digests.platform);
+        let mut unread = self.unread.clone();
         for (run, _) in self.by_lock.get(&id).into_iter().flatten() {
-            if self.is_intact(run, experiment)? {
-                return Ok(Some(run.clone()));
+            match self.is_intact(run, experiment) {
+                Ok(true) => return Ok(Some(run.clone())),
+                Ok(false) => {}
+                Err(problem) => unread = Some(problem),
             }
         }
-        self.unread.clone().map_or(Ok(None), Err)
+        unread.map_or(Ok(None), Err)
     }
 
     fn is_intact(&self, run: &Path, experiment: &Experiment) -> Result<bool, Problem> {

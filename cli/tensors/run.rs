@@ -7,6 +7,7 @@ mod estimate;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use compiler::plan::Precision;
 use data::text::SourceEpochs;
@@ -33,7 +34,7 @@ use cli::finished_runs::FinishedRuns;
 use cli::inputs::GivenPaths;
 use cli::live::Live;
 use cli::options::OnDevice;
-use cli::signals::{stop_in_time, stop_on_signals};
+use cli::signals::{release, stop_in_time, stop_on_signals};
 use cli::training::{already_finished, diverged};
 use cli::{build, child, documents, forecast, initial_weights, out, output, workspace};
 
@@ -58,7 +59,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         return ranks::start(ranks, experiment.platform.threads, args.rank_timeout);
     }
     start_again(&experiment)?;
-    let stop = stop_on_signals()?;
+    // An estimate ends at once.
+    let stop = match args.dry_run {
+        true => Arc::default(),
+        false => stop_on_signals()?,
+    };
+    release();
     stop_in_time(&stop, args.stop_after);
     let folder = folder(args, &path, &experiment)?;
     let leads = launch.as_ref().is_none_or(|launch| launch.rank == 0);

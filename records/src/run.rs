@@ -179,7 +179,8 @@ impl RunFolder {
     /// Opens the logs of times and events, and watches them from now on.
     pub fn watch(&self) -> Result<(), Problem> {
         let mut watched = self.watched();
-        [self.paths.timings(), self.paths.events()].iter().try_for_each(|path| watched.open(path))
+        watched.open(&self.paths.timings(), false)?;
+        watched.open(&self.paths.events(), true)
     }
 
     /// Adds a line to `events.jsonl`.

@@ -220,9 +220,6 @@ impl<'a> TrainingRun<'a> {
         };
         folder.watch()?;
         let mut log = Log::open(&folder.paths.metrics())?;
-        if let Some(line) = log.cut() {
-            tell(Event::MetricsCut { line: line.to_owned() })?;
-        }
         folder.keep(&folder.paths.plan(), &job.plan_text())?;
         let kernels = kept_kernels(&folder.paths.kernels(), job)?;
         let division = options.ranks.map(|member| Division::new(job, member, machine.device));
@@ -233,6 +230,10 @@ impl<'a> TrainingRun<'a> {
         let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
         let (checkpoint, refused) = store.find(|chain| log.holds(chain))?;
+        log.settle(!refused.is_empty())?;
+        if let Some(line) = log.cut() {
+            tell(Event::MetricsCut { line: line.to_owned() })?;
+        }
         for Refused { name, why } in refused.clone() {
             tell(Event::CheckpointRefused { name, why })?;
         }

@@ -27,7 +27,11 @@ fn after_a_power_cut_a_run_goes_on_and_verifies() {
     let cuts = support::cases(40);
     script(&workspace, "power.py", &format!("lockfiles/small.lock --cuts {cuts}"));
     let cuts = support::cases(16);
-    script(&workspace, "power.py", &format!("lockfiles/small.lock --ranks 2 --seed 1 --cuts {cuts}"));
+    script(
+        &workspace,
+        "power.py",
+        &format!("lockfiles/small.lock --ranks 2 --seed 1 --cuts {cuts}"),
+    );
 }
 
 /// An error while a checkpoint or a log is read says nothing of its content.

@@ -32,6 +32,10 @@ impl Entries {
         self.entries.push((key, value));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn into_map(self) -> Value {
         Value::map(self.entries)
     }

@@ -167,6 +167,15 @@ impl<'a> Rendering<'a> {
         }
     }
 
+    /// Counts bytes of memory.
+    fn allocate(&self, bytes: usize) -> Result<(), String> {
+        self.allocated.set(self.allocated.get().saturating_add(bytes));
+        match self.allocated.get() <= ALLOCATED {
+            true => Ok(()),
+            false => Err(format!("the template makes more than {} MiB", ALLOCATED >> 20)),
+        }
+    }
+
     /// Counts the size of a new value, and bounds what it holds.
     fn make(&self, value: Value) -> Result<Value, String> {
         let measure = value.measure();
@@ -174,13 +183,9 @@ impl<'a> Rendering<'a> {
             Value::Str(text) | Value::Markup(text) => text.len(),
             other => other.len().unwrap_or(0).saturating_mul(size_of::<Value>()),
         };
-        self.allocated.set(self.allocated.get().saturating_add(shallow_size));
-        if self.allocated.get() > ALLOCATED || measure.size > LARGEST {
-            return Err(format!(
-                "the template makes more than {} MiB, or a value of more than {} MiB",
-                ALLOCATED >> 20,
-                LARGEST >> 20
-            ));
+        self.allocate(shallow_size)?;
+        if measure.size > LARGEST {
+            return Err(format!("a value has more than {} MiB", LARGEST >> 20));
         }
         match measure.depth <= NESTED {
             true => Ok(value),
@@ -293,7 +298,7 @@ impl<'a> Rendering<'a> {
                 out.push_str(&value.text()?);
             }
             Stmt::Macro(declaration) => {
-                let value = self.declare(declaration, scope);
+                let value = self.declare(declaration, scope)?;
                 scope.set(declaration.name, value);
             }
             Stmt::CallBlock(block) => self.call_block(block, scope, out)?,
@@ -349,7 +354,7 @@ impl<'a> Rendering<'a> {
         scope: &Rc<Scope>,
         out: &mut String,
     ) -> Result<(), String> {
-        let caller = self.declare(&block.macro_decl, scope);
+        let caller = self.declare(&block.macro_decl, scope)?;
         let callee = self.eval(&block.call.expr, scope)?;
         let mut arguments = self.arguments(None, &block.call.args, scope)?;
         arguments.keywords.push(("caller".to_owned(), caller));
@@ -370,6 +375,7 @@ impl<'a> Rendering<'a> {
         self.used(&iterated)?;
         let mut items = iterated.iterate()?;
         self.spend(items.len())?;
+        self.allocate(items.len().saturating_mul(2 * size_of::<Value>()))?;
         let span = each.span();
         let written = self.source.get(span.start_offset as usize..span.end_offset as usize);
         // A condition is read in each pass, unless the body asks `loop` for what comes.
@@ -522,6 +528,7 @@ impl<'a> Rendering<'a> {
             }
             Expr::GetAttr(attribute) => {
                 let value = self.eval(&attribute.expr, scope)?;
+                self.spend(length(&value) / 64)?;
                 lookup::attribute(&value, attribute.name)
             }
             Expr::GetItem(item) => {
@@ -664,6 +671,10 @@ impl<'a> Rendering<'a> {
             Ok::<_, String>(left.order(right)?.is_some_and(holds))
         };
         self.spend((left.measure().size + right.measure().size) / 64)?;
+        // Of two maps or sets each key is looked for.
+        if let (Value::Map(_) | Value::View(..), Value::Map(_) | Value::View(..)) = (left, right) {
+            self.spend(length(left).saturating_mul(length(right)) / 64)?;
+        }
         match op {
             CompareOpKind::Eq => Ok(left.equals(right)),
             CompareOpKind::Ne => Ok(!left.equals(right)),
@@ -777,6 +788,8 @@ impl<'a> Rendering<'a> {
         if !OF_NOTHING.contains(&name) {
             self.used(arguments.value())?;
         }
+        let all = arguments.positional.iter();
+        self.spend(all.map(|value| value.measure().size / 64).sum())?;
         let is_lenient = self.environment.undefined == Undefined::Empty;
         match tests::test(name, arguments, is_lenient)? {
             Some(holds) => Ok(holds),
@@ -784,10 +797,12 @@ impl<'a> Rendering<'a> {
         }
     }
 
-    fn declare(&self, declaration: &'a ast::Macro<'a>, scope: &Rc<Scope>) -> Value {
+    fn declare(&self, declaration: &'a ast::Macro<'a>, scope: &Rc<Scope>) -> Result<Value, String> {
+        // It keeps the scope around it.
+        self.allocate(1 << 10)?;
         let mut macros = self.macros.borrow_mut();
         macros.push(Rc::new(Macro { declaration, scope: Rc::clone(scope) }));
-        Value::Macro(macros.len() - 1)
+        Ok(Value::Macro(macros.len() - 1))
     }
 
     fn call(&self, callee: &Value, arguments: &Arguments) -> Result<Value, String> {
@@ -832,6 +847,10 @@ impl<'a> Rendering<'a> {
                                         "{name}() needs pairs of a key and a value"
                                     ));
                                 };
+                                // A key that is no text is compared with all before it.
+                                if key.as_str().is_none() {
+                                    self.spend(entries.len() / 16)?;
+                                }
                                 entries.insert(key.clone(), value.clone());
                             }
                         }

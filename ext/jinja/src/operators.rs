@@ -205,6 +205,9 @@ pub(crate) fn contains(container: &Value, item: &Value) -> Result<bool, String> 
             let mut items = generator.items.lock().unwrap_or_else(PoisonError::into_inner);
             Ok(std::iter::from_fn(|| items.pop_front()).any(|other| other.equals(item)))
         }
+        Value::List(items) | Value::Tuple(items) | Value::View(_, items) => {
+            Ok(items.iter().any(|other| other.equals(item)))
+        }
         other => Ok(other.iterate()?.iter().any(|other| other.equals(item))),
     }
 }

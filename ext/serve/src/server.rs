@@ -75,6 +75,7 @@ struct App {
     ids: AtomicU64,
     /// Whether only this machine can connect.
     is_local: bool,
+    connections: Arc<Connections>,
     /// Bytes that all bodies together may have, without the first of each.
     bodies: Arc<Semaphore>,
     /// Small requests that are read at a time.
@@ -87,6 +88,12 @@ type Shared = Arc<App>;
 
 /// Bytes of all large requests that are arriving or being read, unless two of the largest need more.
 const BODIES: usize = 64 << 20;
+
+/// Most tokens of an answer with probabilities, alternatives included.
+const NAMES: usize = 1 << 18;
+
+const JSON: (HeaderName, HeaderValue) =
+    (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
 
 /// A request of at most these bytes is small.
 const SMALL: usize = 64 << 10;
@@ -109,9 +116,11 @@ pub fn serve<M: Model>(
     let (engine, queue) = Engine::new(setup.limits, stats.clone());
     let (codec, grace) = (setup.codec.clone(), setup.grace);
     let is_local = listener.local_addr()?.ip().is_loopback();
-    let idle_limit = setup.timeout + ARRIVAL;
+    // Reading a request and answering it may each take the whole time.
+    let idle_limit = 2 * setup.timeout + ARRIVAL;
     let most = setup.connections;
     let bodies = (2 * setup.body).max(BODIES);
+    let connections = Arc::new(Connections::default());
     let app = Arc::new(App {
         vocab: model.vocab(),
         setup,
@@ -121,6 +130,7 @@ pub fn serve<M: Model>(
         numbers: AtomicU64::new(0),
         ids: AtomicU64::new(0),
         is_local,
+        connections: connections.clone(),
         bodies: Arc::new(Semaphore::new(bodies)),
         small: Arc::new(Semaphore::new(2)),
         large: Arc::new(Semaphore::new(1)),
@@ -135,7 +145,6 @@ pub fn serve<M: Model>(
         let _inside = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    let connections = Arc::new(Connections::default());
     let (close, closing) = watch::channel(false);
     let acceptor = Acceptor {
         router: router(app),
@@ -218,9 +227,9 @@ async fn guard(
     next: Next,
 ) -> Response {
     let began = Instant::now();
-    peer.is_asked();
+    peer.begin_request();
     if request.body().is_end_stream() {
-        peer.is_busy();
+        peer.work();
     }
     let origin = request.headers().get(header::ORIGIN).cloned().filter(|origin| app.allows(origin));
     let id = request.headers().get(REQUEST_ID).cloned();
@@ -250,7 +259,8 @@ async fn guard(
         },
     };
     // A client that asks first has sent nothing yet.
-    let is_refused = response.status().is_client_error();
+    let is_refused =
+        response.status().is_client_error() || response.status() == StatusCode::SERVICE_UNAVAILABLE;
     if is_refused && (waits || !passed(&body).await) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -276,7 +286,10 @@ async fn guard(
     if let Some(id) = id {
         headers.insert(REQUEST_ID, id);
     }
-    peer.is_busy();
+    if peer.is_spare {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    peer.work();
     response.map(|body| Body::new(Answer { body, peer }))
 }
 
@@ -447,7 +460,7 @@ impl App {
                 }
                 let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
                 let wanted = (received.len() + bytes.len()).saturating_sub(SMALL + held);
-                if let Some(more) = self.body_room(wanted).await? {
+                if let Some(more) = self.body_room(wanted, peer).await? {
                     match &mut room {
                         Some(room) => room.merge(more),
                         None => room = Some(more),
@@ -458,8 +471,9 @@ impl App {
             Ok(Received { bytes: received, _room: room })
         };
         let received = tokio::time::timeout(ARRIVAL, arrival).await;
+        peer.holds_room.store(false, Ordering::Relaxed);
         let mut received = received.unwrap_or_else(|_| Err(slow(ARRIVAL)))?;
-        peer.is_busy();
+        peer.work();
         // Some clients write a byte order mark.
         if received.bytes.starts_with(b"\xef\xbb\xbf") {
             received.bytes.drain(..3);
@@ -467,17 +481,33 @@ impl App {
         Ok(received)
     }
 
-    /// Room for bytes of a large request. Others may have it all for a while.
-    async fn body_room(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+    /// Room for bytes of a large request. Clients that are slow to send one that has room give way.
+    async fn body_room(
+        &self,
+        bytes: usize,
+        peer: &Peer,
+    ) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
         let Some(wanted) = u32::try_from(bytes).ok().filter(|bytes| *bytes > 0) else {
             return Ok(None);
         };
-        let room = self.bodies.clone().acquire_many_owned(wanted);
-        match tokio::time::timeout(PAUSE, room).await {
-            Ok(Ok(room)) => Ok(Some(room)),
-            Ok(Err(_)) | Err(_) => {
-                let message = "too many large requests arrive at once; try again";
-                Err(ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "busy", message))
+        // It waits for the server now.
+        peer.work();
+        let until = Instant::now() + PAUSE;
+        loop {
+            let room = self.bodies.clone().acquire_many_owned(wanted);
+            match tokio::time::timeout(Duration::from_millis(50), room).await {
+                Ok(Ok(room)) => {
+                    peer.holds_room.store(true, Ordering::Relaxed);
+                    peer.wait();
+                    return Ok(Some(room));
+                }
+                Ok(Err(_)) | Err(_) if Instant::now() < until => {
+                    self.connections.make_room(|peer| peer.holds_room.load(Ordering::Relaxed));
+                }
+                Ok(Err(_)) | Err(_) => {
+                    let message = "too many large requests arrive at once; try again";
+                    return Err(ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "busy", message));
+                }
             }
         }
     }
@@ -494,7 +524,8 @@ impl App {
         let work = async {
             let turn = turns.clone().acquire_owned().await;
             let reading = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
+                // The whole of it, so that its room is free when it is.
+                let (_turn, received) = (turn, received);
                 read(&app, &received.bytes)
             });
             reading.await.unwrap_or_else(|_| Err(ApiError::bad("the request cannot be read")))
@@ -575,6 +606,28 @@ impl App {
             "`{name}` is a text of {bytes} bytes, but this server computes at most {context} tokens of a sequence"
         );
         Err(too_long(name, message))
+    }
+
+    /// Refuses an answer that would take all memory: each token's alternatives are named.
+    fn check_size(
+        &self,
+        common: &Common,
+        prompts: &[PromptTokens],
+        echo: bool,
+    ) -> Result<(), ApiError> {
+        let Some(alternatives) = common.logprobs else { return Ok(()) };
+        let tokens: usize = prompts
+            .iter()
+            .map(|prompt| prompt.most + if echo { prompt.ids.len() } else { 0 })
+            .sum();
+        let names = tokens.saturating_mul(common.choices).saturating_mul(alternatives + 1);
+        if names <= NAMES {
+            return Ok(());
+        }
+        let message = format!(
+            "the answer would have up to {names} tokens with their alternatives, and the limit is {NAMES}; ask for fewer, or in several requests"
+        );
+        Err(ApiError::field("logprobs", message))
     }
 
     /// Refuses more texts than may wait.
@@ -688,8 +741,8 @@ impl App {
             let answer = Sse::new(pieces(answering, received)).keep_alive(alive).into_response();
             return Ok(with_ignored(answer, &common.ignored));
         }
-        let answer = Json(collect(answering, received).await?).into_response();
-        Ok(with_ignored(answer, &common.ignored))
+        let answer = collect(answering, received).await?;
+        Ok(with_ignored(([JSON], answer).into_response(), &common.ignored))
     }
 }
 
@@ -750,6 +803,7 @@ fn read_completion(app: &App, bytes: &[u8]) -> Result<(Common, Vec<PromptTokens>
         let most = app.room(&name, &ids, common.max_tokens, 16)?;
         ready.push(PromptTokens { ids, text, most });
     }
+    app.check_size(&common, &ready, echo)?;
     Ok((common, ready, echo))
 }
 
@@ -772,7 +826,9 @@ fn read_chat(app: &App, bytes: &[u8]) -> Result<(Common, PromptTokens), ApiError
     app.check_bias(&common)?;
     let most = app.room("messages", &ids, common.max_tokens, usize::MAX)?;
     common.stops.extend(app.setup.template.stops());
-    Ok((common, PromptTokens { ids, text: None, most }))
+    let prompt = PromptTokens { ids, text: None, most };
+    app.check_size(&common, std::slice::from_ref(&prompt), false)?;
+    Ok((common, prompt))
 }
 
 async fn health(State(app): State<Shared>) -> Response {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,6 +40,9 @@ const BUFFER: usize = 64 << 10;
 /// How long a client may take before others go first.
 const HURRY: Duration = Duration::from_secs(1);
 
+/// How long a connection takes to close.
+const GIVING_WAY: Duration = Duration::from_millis(2);
+
 /// How long a client may take nothing of an answer that waits to be written.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -51,6 +54,8 @@ pub(crate) struct Peer {
     pub(crate) is_spare: bool,
     /// Since when the server waits for its client: for a request, or for the rest of one.
     waits_since: Mutex<Option<Instant>>,
+    /// Whether its request has a part of the room for large ones.
+    pub(crate) holds_room: AtomicBool,
     /// Whether a request on it has reached the routes and is not answered yet.
     is_asked: AtomicBool,
     gives_way: Notify,
@@ -58,13 +63,29 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The head of a request is there.
-    pub(crate) fn is_asked(&self) {
+    pub(crate) fn begin_request(&self) {
         self.is_asked.store(true, Ordering::Relaxed);
     }
 
-    /// The whole request is there: it no longer gives way.
-    pub(crate) fn is_busy(&self) {
+    /// The server works on a request: the connection does not give way.
+    pub(crate) fn work(&self) {
         *lock(&self.waits_since) = None;
+    }
+
+    /// The server waits for the client.
+    pub(crate) fn wait(&self) {
+        *lock(&self.waits_since) = Some(Instant::now());
+    }
+}
+
+/// An address, of which a client may have many: of IPv6 the network.
+fn of_client(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
     }
 }
 
@@ -102,7 +123,7 @@ impl HttpBody for Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.peer.is_asked.store(false, Ordering::Relaxed);
-        *lock(&self.peer.waits_since) = Some(Instant::now());
+        self.peer.wait();
     }
 }
 
@@ -117,22 +138,27 @@ impl Connections {
         lock(&self.peers).len()
     }
 
-    /// Asks one that waits for its client to give way.
-    fn make_room(&self) {
+    /// Asks one of these that waits for its client to give way. False if none does.
+    pub(crate) fn make_room(&self, among: impl Fn(&Peer) -> bool) -> bool {
         let peers = lock(&self.peers);
         let mut of_address: BTreeMap<IpAddr, usize> = BTreeMap::new();
         for peer in peers.values() {
             *of_address.entry(peer.address).or_default() += 1;
         }
         let now = Instant::now();
-        let slow = peers.values().filter_map(|peer| {
+        let slow = peers.values().filter(|peer| among(peer)).filter_map(|peer| {
             let waited = now.duration_since((*lock(&peer.waits_since))?);
             (waited >= HURRY).then_some((of_address.get(&peer.address), waited, peer))
         });
-        if let Some((.., peer)) = slow.max_by_key(|(count, waited, _)| (*count, *waited)) {
-            peer.is_busy();
+        let Some((.., peer)) = slow.max_by_key(|(count, waited, _)| (*count, *waited)) else {
+            return false;
+        };
+        // Its request may have arrived just now.
+        let still_waits = lock(&peer.waits_since).take().is_some();
+        if still_waits {
             peer.gives_way.notify_one();
         }
+        still_waits
     }
 
     /// Waits until all answers have been sent and their connections are closed.
@@ -165,20 +191,23 @@ impl Acceptor {
                 if connections.count() < most + SPARE {
                     match listener.accept().await {
                         Ok(accepted) => break accepted,
-                        // The client has gone already, or no file descriptor is free.
+                        // The client has gone already.
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                        // No file descriptor is free.
                         Err(_) => sleep(Duration::from_millis(20)).await,
                     }
                 }
-                connections.make_room();
-                // One that was asked to give way needs a moment.
-                sleep(Duration::from_millis(2)).await;
+                connections.make_room(|_| true);
+                sleep(GIVING_WAY).await;
             };
-            let is_spare = connections.count() >= most;
-            if is_spare {
-                connections.make_room();
+            let surplus = (connections.count() + 1).saturating_sub(most);
+            if (0..surplus).filter(|_| connections.make_room(|_| true)).count() > 0 {
+                sleep(GIVING_WAY).await;
             }
+            let is_spare = connections.count() >= most;
             let peer = Arc::new(Peer {
-                address: address.ip(),
+                address: of_client(address.ip()),
+                holds_room: AtomicBool::new(false),
                 is_spare,
                 waits_since: Mutex::new(Some(Instant::now())),
                 is_asked: AtomicBool::new(false),
@@ -299,6 +328,7 @@ impl AsyncWrite for Connection {
             self.acts();
             self.is_stalled = false;
             return Poll::Ready(written.map(|count| match replaced {
+                // A new connection takes as little at once.
                 Some(_) => bytes.len(),
                 None => count,
             }));
@@ -324,7 +354,8 @@ fn refusal(bytes: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (status, rest) = text.strip_prefix("HTTP/1.1 ")?.split_once(' ')?;
     let status = StatusCode::from_bytes(status.as_bytes()).ok()?;
-    if !status.is_client_error() || !rest.contains("content-length: 0\r\n") {
+    let is_one_head = rest.find("\r\n\r\n").is_some_and(|at| at + 4 == rest.len());
+    if !status.is_client_error() || !rest.contains("content-length: 0\r\n") || !is_one_head {
         return None;
     }
     let message = match status {

@@ -91,8 +91,8 @@ fn gone() -> ApiError {
     ApiError::with(StatusCode::SERVICE_UNAVAILABLE, "ending", "this server is ending")
 }
 
-/// The whole answer.
-pub(crate) async fn collect(answering: Answering, mut events: Events) -> Result<Value, ApiError> {
+/// The JSON of the whole answer.
+pub(crate) async fn collect(answering: Answering, mut events: Events) -> Result<String, ApiError> {
     let count = answering.count();
     let mut parts: Vec<Part> = (0..count)
         .map(|number| Part { text: answering.echoed(number), ..Part::default() })
@@ -118,10 +118,14 @@ pub(crate) async fn collect(answering: Answering, mut events: Events) -> Result<
             Event::Failed(message) => return Err(failed(message)),
         }
     }
-    let choices = parts.into_iter().enumerate().map(|(number, part)| {
-        answering.choice(number, part, &mut answering.position(number), false)
+    // It may have many tokens, and others wait for this worker.
+    let written = tokio::task::spawn_blocking(move || {
+        let choices = parts.into_iter().enumerate().map(|(number, part)| {
+            answering.choice(number, part, &mut answering.position(number), false)
+        });
+        answering.head.full_answer(choices.collect(), usage).to_string()
     });
-    Ok(answering.head.full_answer(choices.collect(), usage))
+    written.await.map_err(|_| failed("the answer cannot be written".to_owned()))
 }
 
 /// A stream in progress.

@@ -33,7 +33,7 @@ _PARTS = ("weights", "first_moment", "second_moment")
 _TF32 = ("fla ", "mamba_ssm ")
 #: Environment variables that can change results or speed. Only values of words, numbers, commas and colons are recorded: a run is published.
 _ENVIRONMENT = ("NCCL_ALGO", "NCCL_PROTO", "NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "OMP_NUM_THREADS", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "FLA_USE_TMA")
-_SETTING = re.compile(r"(?:[A-Za-z0-9]{0,16}[,:;^]?){1,8}")
+_SETTING = re.compile(r"[,:;^]*(?:[A-Za-z0-9]{1,13}(?:[,:;^]+|$)){0,8}")
 
 
 def trainer(lock: Lock, model: Any, updates: Updates, **more: Any) -> dict[str, Any]:
@@ -367,8 +367,8 @@ class Recorder:
 
 
 def _lines(file: Path) -> list[str]:
-    """The complete lines of a file: a process that was killed may have left a part of one."""
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    """The complete lines of a file: a process that was killed may have left a part of one, and a power cut zeros."""
+    text = file.read_text(encoding="utf-8").partition("\0")[0] if file.exists() else ""
     return text[: text.rfind("\n") + 1].splitlines()
 
 

@@ -89,7 +89,7 @@ pub type Measurements = (Vec<MeasuredWeights>, Option<Digest>);
 
 /// Reads the log of a run that another engine trained.
 pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
-    let Read { heads, lines, complete: _, torn } = read_lines(path, LOG_TAG)?;
+    let Read { heads, lines, complete: _, torn, has_zeros: _ } = read_lines(path, LOG_TAG)?;
     let altered = |at: usize, why: &str| {
         Problem::finding(
             format!("line {} of {} {why}", at + 1, path.display()),
@@ -127,7 +127,8 @@ pub fn read_external(path: &Path) -> Result<ExternalLog, Problem> {
 
 /// Reads canonc's measurements.
 pub fn read_measurements(path: &Path) -> Result<Measurements, Problem> {
-    let Read { heads, lines, complete: _, torn } = read_lines(path, MEASUREMENTS_TAG)?;
+    let Read { heads, lines, complete: _, torn, has_zeros: _ } =
+        read_lines(path, MEASUREMENTS_TAG)?;
     let altered = |number: usize| {
         Problem::finding(
             format!("line {number} of {} is not as canonc writes it", path.display()),

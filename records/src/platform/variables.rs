@@ -71,6 +71,7 @@ const RECORDED: &[(&str, Effect, Form)] = &[
         Form::Words(&["strict", "bf16", "f16", "tf32", "any"]),
     ),
     ("DNNL_MAX_CPU_ISA", Effect::Bits, INSTRUCTIONS),
+    ("FLA_USE_TMA", Effect::Speed, SWITCH),
     ("GLIBC_TUNABLES", Effect::Bits, Form::Tunables),
     ("GOMP_CPU_AFFINITY", Effect::Speed, NUMBERS),
     ("GOMP_SPINCOUNT", Effect::Speed, Form::Words(&["infinity", "infinite"])),
@@ -148,6 +149,11 @@ const RECORDED: &[(&str, Effect, Form)] = &[
             "nvls",
             "nvlstree",
             "pat",
+            "allreduce",
+            "allgather",
+            "broadcast",
+            "reduce",
+            "reducescatter",
         ]),
     ),
     ("NCCL_PROTO", Effect::Bits, Form::Words(&["ll", "ll128", "simple"])),
@@ -235,7 +241,7 @@ impl Form {
                         && part.bytes().all(|c| c.is_ascii_digit() || b"-+.".contains(&c))
                 };
                 let is_word = |part: &str| words.iter().any(|word| word.eq_ignore_ascii_case(part));
-                let mut parts = value.split(|c| ", :;=(){}".contains(c));
+                let mut parts = value.split(|c| ", :;=^(){}".contains(c));
                 parts.all(|part| is_number(part) || is_word(part)).then(|| value.to_owned())
             }
             Form::Tunables => {

@@ -67,6 +67,9 @@ pub enum Event {
     },
 }
 
+/// Most characters of a removed line.
+const SHOWN: usize = 200;
+
 impl Event {
     pub(super) fn line(&self) -> String {
         let now =
@@ -75,7 +78,9 @@ impl Event {
             Event::Started { step, machine } => {
                 json!({"event": "started", "step": step, "machine": machine})
             }
-            Event::MetricsCut { line } => json!({"event": "metrics cut", "line": line}),
+            Event::MetricsCut { line } => {
+                json!({"event": "metrics cut", "line": line.chars().take(SHOWN).collect::<String>()})
+            }
             Event::CheckpointRefused { name, why } => {
                 json!({"event": "checkpoint refused", "name": name, "why": without_folders(why)})
             }
@@ -103,7 +108,7 @@ impl Event {
 /// A text without the folders of absolute paths: `…/b` of `/home/a/b`.
 fn without_folders(text: &str) -> String {
     let mut shown = String::new();
-    for word in text.split_inclusive(|c: char| c.is_whitespace() || "`'\"()[]{},;=".contains(c)) {
+    for word in text.split_inclusive(|c: char| c.is_whitespace() || "`'\"()[]{},;=:".contains(c)) {
         match word.split_once('/').filter(|(before, _)| before.is_empty()) {
             Some((_, rest)) => {
                 let name = rest.rsplit('/').next().unwrap_or(rest);
@@ -127,6 +132,7 @@ mod tests {
             ("`/tmp/x/`: no room (/dev/sda1)", "`…/`: no room (…/sda1)"),
             ("runs/a/b is not /c", "runs/a/b is not …/c"),
             ("path=/a/b, 3 tokens/s", "path=…/b, 3 tokens/s"),
+            ("at:/home/a/x: no room", "at:…/x: no room"),
         ] {
             assert_eq!(without_folders(text), shown);
         }

@@ -25,9 +25,9 @@ struct WatchedLog {
 
 impl Watched {
     /// Opens a log, or begins it, durably.
-    pub(super) fn open(&mut self, path: &Path) -> Result<(), Problem> {
+    pub(super) fn open(&mut self, path: &Path, synced: bool) -> Result<(), Problem> {
         let write = |error: io::Error| cannot_write(path, &error);
-        let log = WatchedLog::open(path).map_err(write)?;
+        let log = WatchedLog::open(path, synced).map_err(write)?;
         sync_folder(parent(path)).map_err(write)?;
         self.logs.insert(path.to_owned(), log);
         Ok(())
@@ -36,7 +36,7 @@ impl Watched {
     /// Adds a line.
     pub(super) fn append(&mut self, path: &Path, line: &str, synced: bool) -> Result<(), Problem> {
         if !self.logs.contains_key(path) {
-            self.open(path)?;
+            self.open(path, synced)?;
         }
         let Some(log) = self.logs.get_mut(path) else { return Ok(()) };
         log.check(path)?;
@@ -78,8 +78,9 @@ pub(crate) fn is_whole(line: &[u8]) -> bool {
 
 impl WatchedLog {
     /// Opens a log and cuts it where a process or the machine ended while it was written: at a last line without its end,
-    /// or at zeros in the place of lines that a power cut took, with all that follows them.
-    fn open(path: &Path) -> io::Result<WatchedLog> {
+    /// or at zeros in the place of lines that a power cut took, with all that follows them. Of a log that is synced line by
+    /// line a power cut takes the last one only.
+    fn open(path: &Path, synced: bool) -> io::Result<WatchedLog> {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
         let mut lines = BufReader::new(&mut file);
         let (mut content, mut bytes, mut line) = (blake3::Hasher::new(), 0, Vec::new());
@@ -88,7 +89,7 @@ impl WatchedLog {
             if lines.by_ref().take(LONGEST).read_until(b'\n', &mut line)? == 0 {
                 break false;
             }
-            if !is_whole(&line) {
+            if !is_whole(&line) && (!synced || lines.fill_buf()?.is_empty()) {
                 break true;
             }
             content.update(&line);

@@ -94,7 +94,11 @@ pub(super) fn check_events(
             return EventTotals::default();
         }
     };
-    let lines: Vec<&str> = text.lines().collect();
+    let mut lines: Vec<&str> = text.lines().collect();
+    // What a power cut left of the last line; the run's next process cuts it.
+    if !run.finished && lines.last().is_some_and(|line| line.contains('\0')) {
+        lines.pop();
+    }
     if lines.is_empty() {
         if run.begun {
             report

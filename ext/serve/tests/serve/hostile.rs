@@ -45,9 +45,10 @@ fn a_host_that_is_missing_doubled_or_odd_is_refused() {
             assert_eq!(error(&text)["code"], "wrong_host");
         }
     }
+    // By its path, too.
     let absolute =
-        "GET http://example.com/v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    assert_eq!(receive(server.send(absolute)).0, 403);
+        ["GET http", "://other/v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"];
+    assert_eq!(receive(server.send(&absolute.concat())).0, 403);
 }
 
 #[test]
@@ -91,24 +92,54 @@ fn a_client_that_only_connects_gives_way() {
     drop((silent, begun));
 }
 
+/// The answer to a request on a connection that stays open.
+fn exchange(stream: &mut TcpStream, path: &str) -> String {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = vec![0; 1 << 16];
+    let length = stream.read(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[..length]).into_owned()
+}
+
 #[test]
 fn a_connection_above_the_limit_is_for_those_who_watch() {
     let mut few = setup();
     few.connections = 1;
-    let server = Server::with(Toy { step: Duration::from_millis(1), broken: None }, few);
-    let stream = r#"{"prompt": "a", "max_tokens": 90, "stream": true}"#;
+    let server = Server::with(Toy { step: Duration::from_millis(50), broken: None }, few);
+    let stream = r#"{"prompt": "a", "max_tokens": 30, "stream": true}"#;
     let mut running = server.start_post(COMPLETIONS, stream);
     running.read_exact(&mut [0; 20]).unwrap();
     assert_eq!((server.get("/health").0, server.get("/metrics").0), (200, 200));
-    let (status, text) = server.post(COMPLETIONS, r#"{"prompt": "a"}"#);
-    assert!(status == 503 || status == 200, "{text}");
-    if status == 503 {
-        assert_eq!(error(&text)["code"], "too_many_connections");
-    }
-    // It was not one of those that wait for their clients.
+    let mut kept = TcpStream::connect(server.address()).unwrap();
+    let answer = exchange(&mut kept, "/v1/models");
+    assert!(
+        answer.starts_with("HTTP/1.1 503") && answer.contains("too_many_connections"),
+        "{answer}"
+    );
+    // The next request of this client is on a new connection, which may be an ordinary one.
+    assert!(answer.contains("connection: close"), "{answer}");
+    // The running one is not of those that wait for their clients.
     let mut rest = String::new();
     running.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("[DONE]"), "{rest}");
+}
+
+#[test]
+fn a_client_that_keeps_its_connection_is_answered_beside_those_that_only_connect() {
+    let mut few = setup();
+    few.connections = 4;
+    let server = Server::with(Toy::default(), few);
+    let silent: Vec<TcpStream> =
+        (0..10).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    // From then on one of them gives way to each that comes.
+    std::thread::sleep(Duration::from_millis(1200));
+    for _ in 0..3 {
+        let mut kept = TcpStream::connect(server.address()).unwrap();
+        for _ in 0..3 {
+            let answer = exchange(&mut kept, "/v1/models");
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
+    drop(silent);
 }
 
 #[test]
@@ -259,4 +290,19 @@ fn a_text_that_cannot_fit_is_not_tokenized() {
         assert_eq!((status, error["code"].as_str()), (400, Some("context_length_exceeded")));
         assert!(error["message"].as_str().unwrap().contains("is a text of 10485"), "{text}");
     }
+}
+
+#[test]
+fn an_answer_that_would_take_all_memory_is_refused() {
+    let mut large = setup();
+    large.body = 4 << 20;
+    large.context = 4096;
+    large.limits.queue = 1000;
+    let server = Server::with(Toy::default(), large);
+    let prompt = vec![7; 4000];
+    let body =
+        json!({ "prompt": vec![prompt; 100], "echo": true, "logprobs": 20, "max_tokens": 0 });
+    let (status, text) = server.post(COMPLETIONS, &body.to_string());
+    let error = error(&text);
+    assert_eq!((status, error["param"].as_str()), (400, Some("logprobs")));
 }
