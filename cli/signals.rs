@@ -27,7 +27,8 @@ fn held() -> SigSet {
     ])
 }
 
-/// Lets signals to this thread, and to the programs and threads that it starts, wait until [`release`].
+/// Lets signals to this thread, and to the programs and threads that it starts, wait until [`release`]. The first thread of a
+/// program never releases them: it only waits for the one that does the work.
 pub fn hold() {
     // It fails only for a mask that does not exist.
     let _ = held().thread_block();
