@@ -6,6 +6,7 @@ use dsl::Problem;
 use lab::field::quote;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use compiler::digest::Digest;
@@ -115,7 +116,12 @@ impl Attested {
         let path = paths.attestation();
         match disk::read_text(&path, disk::SMALL) {
             Ok(text) => Ok(Some(Attested::parse(&text))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            // Also in the place of a folder that is a file.
+            Err(error)
+                if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(cannot_read(&path, &error)),
         }
     }

@@ -69,6 +69,11 @@ fn cost(value: &Value) -> usize {
     }
 }
 
+/// Steps that a function takes which goes through all that a value holds.
+fn deep_cost(value: &Value) -> usize {
+    value.measure().size / 16
+}
+
 /// A macro and the scope around it.
 struct Macro<'a> {
     declaration: &'a ast::Macro<'a>,
@@ -534,7 +539,7 @@ impl<'a> Rendering<'a> {
             Expr::GetItem(item) => {
                 let value = self.eval(&item.expr, scope)?;
                 let key = self.eval(&item.subscript_expr, scope)?;
-                self.spend(value.len().unwrap_or(0) / 64)?;
+                self.spend(length(&value) / 64 + cost(&key))?;
                 lookup::item(&value, &key)
             }
             Expr::Slice(slice) => self.slice(slice, scope),
@@ -635,6 +640,7 @@ impl<'a> Rendering<'a> {
             _ => {}
         }
         let right = self.eval(&binary.right, scope)?;
+        self.spend((left.measure().size + right.measure().size) / 64)?;
         let compare = |op: CompareOpKind| self.compare(op, &left, &right).map(Value::Bool);
         let result = match binary.op {
             BinOpKind::Add => operators::add(&left, &right),
@@ -644,6 +650,8 @@ impl<'a> Rendering<'a> {
             BinOpKind::FloorDiv => operators::floor_divide(&left, &right),
             BinOpKind::Rem => {
                 self.all_used(&right)?;
+                // Each part is written out, even if little of it stays.
+                self.spend(deep_cost(&right))?;
                 operators::modulo(&left, &right)
             }
             BinOpKind::Pow => operators::power(&left, &right),
@@ -702,7 +710,9 @@ impl<'a> Rendering<'a> {
                     arguments.keywords.push(((*name).to_owned(), self.eval(value, scope)?));
                 }
                 CallArg::PosSplat(values) => {
-                    arguments.positional.extend(self.eval(values, scope)?.iterate()?);
+                    let values = self.eval(values, scope)?.iterate()?;
+                    self.spend(values.len())?;
+                    arguments.positional.extend(values);
                 }
                 CallArg::KwargSplat(values) => {
                     let Value::Map(entries) = self.eval(values, scope)? else {
@@ -752,6 +762,7 @@ impl<'a> Rendering<'a> {
             "wordcount" => length(arguments.value()),
             _ => cost(arguments.value()),
         })?;
+        self.spend(arguments.positional.iter().skip(1).map(deep_cost).sum())?;
         let added = self.environment.filters.iter().find(|(other, _)| *other == name);
         if let Some((_, function)) = added {
             return self.make(function(arguments)?);
@@ -787,9 +798,8 @@ impl<'a> Rendering<'a> {
         ];
         if !OF_NOTHING.contains(&name) {
             self.used(arguments.value())?;
+            self.spend(arguments.positional.iter().map(deep_cost).sum())?;
         }
-        let all = arguments.positional.iter();
-        self.spend(all.map(|value| value.measure().size / 64).sum())?;
         let is_lenient = self.environment.undefined == Undefined::Empty;
         match tests::test(name, arguments, is_lenient)? {
             Some(holds) => Ok(holds),
@@ -809,10 +819,14 @@ impl<'a> Rendering<'a> {
         match callee {
             Value::Function(name) => self.function(name, arguments),
             Value::Method(method) => match (&method.0, method.1.as_str()) {
-                (Value::Loop(state), name) => loop_method(state, name, arguments),
+                (Value::Loop(state), name) => {
+                    self.spend(arguments.positional.iter().map(deep_cost).sum())?;
+                    loop_method(state, name, arguments)
+                }
                 (value, name) => {
                     arguments.positional.iter().try_for_each(|argument| self.all_used(argument))?;
-                    self.spend(2 * cost(value))?;
+                    let given: usize = arguments.positional.iter().map(deep_cost).sum();
+                    self.spend(2 * cost(value) + given)?;
                     methods::call(value, name, arguments)
                 }
             },
@@ -824,13 +838,12 @@ impl<'a> Rendering<'a> {
     }
 
     fn function(&self, name: &str, arguments: &Arguments) -> Result<Value, String> {
+        let named = arguments.keywords.iter().map(|(_, value)| value);
+        self.spend(arguments.positional.iter().chain(named).map(cost).sum())?;
         let added = self.environment.functions.iter().find(|(other, _)| *other == name);
         if let Some((_, function)) = added {
             return function(arguments);
         }
-        let given =
-            arguments.positional.iter().chain(arguments.keywords.iter().map(|(_, value)| value));
-        self.spend(given.map(cost).sum())?;
         match name {
             "range" => range(arguments),
             "dict" | "namespace" => {

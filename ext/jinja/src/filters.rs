@@ -545,10 +545,13 @@ fn batch(arguments: &Arguments) -> Result<Value, String> {
     let [_, count, fill] = arguments.bind("batch", ["value", "linecount", "fill_with"])?;
     let count = usize::try_from(integer(count, 0, "batch")?).unwrap_or(0).max(1);
     let items = value.iterate()?;
+    if fill.is_some() && count > LARGEST / size_of::<Value>() {
+        return Err(format!("batches of {count} are too large"));
+    }
     let batch = |batch: &[Value]| {
         let mut batch = batch.to_vec();
         if let Some(fill) = fill.as_ref().filter(|fill| !matches!(fill, Value::None)) {
-            batch.resize(count.min(LARGEST), fill.clone());
+            batch.resize(count, fill.clone());
         }
         Value::from(batch)
     };

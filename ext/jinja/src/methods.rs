@@ -157,8 +157,15 @@ fn number(value: Option<Value>, default: i128) -> Result<i128, String> {
     }
 }
 
-fn list<'t>(parts: impl IntoIterator<Item = &'t str>) -> Value {
-    Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>())
+/// Most parts of a text, each of which is a value.
+const PARTS: usize = 1 << 18;
+
+fn list<'t>(parts: impl IntoIterator<Item = &'t str>) -> Result<Value, String> {
+    let all: Vec<Value> = parts.into_iter().take(PARTS + 1).map(Value::from).collect();
+    match all.len() <= PARTS {
+        true => Ok(Value::from(all)),
+        false => Err(format!("a text of more than {PARTS} parts")),
+    }
 }
 
 /// The part of a text between two positions, and the characters before it.
@@ -233,7 +240,7 @@ impl StringCall<'_> {
             "split" | "rsplit" => self.split(),
             "splitlines" => {
                 let [keepends] = arguments.bind(name, ["keepends"])?;
-                Ok(list(text::lines(text, keepends.is_some_and(|keep| keep.is_true()))))
+                list(text::lines(text, keepends.is_some_and(|keep| keep.is_true())))
             }
             "zfill" => self.zero_fill(),
             name => Err(format!("the method `.{name}()` is not supported by canonc")),
@@ -373,7 +380,7 @@ impl StringCall<'_> {
         let parts = usize::try_from(count).map_or(usize::MAX, |count| count.saturating_add(1));
         let separator = match separator {
             None | Some(Value::None) => {
-                return Ok(list(split_blanks(text, parts, name == "rsplit")));
+                return list(split_blanks(text, parts, name == "rsplit"));
             }
             some => wanted(some, name)?,
         };
@@ -381,11 +388,11 @@ impl StringCall<'_> {
             return Err("empty separator".to_owned());
         }
         if name == "split" {
-            return Ok(list(text.splitn(parts, &*separator)));
+            return list(text.splitn(parts, &*separator));
         }
-        let mut parts: Vec<&str> = text.rsplitn(parts, &*separator).collect();
+        let mut parts: Vec<&str> = text.rsplitn(parts, &*separator).take(PARTS + 1).collect();
         parts.reverse();
-        Ok(list(parts))
+        list(parts)
     }
 
     fn join(&self) -> Result<Value, String> {

@@ -1,5 +1,6 @@
 //! Python's texts of numbers and strings, and its classes of characters.
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -118,7 +119,9 @@ pub(crate) fn strip<'t>(
     left: bool,
     right: bool,
 ) -> &'t str {
-    let is_stripped = |c: char| characters.map_or_else(|| is_space(c), |all| all.contains(c));
+    let characters: Option<HashSet<char>> = characters.map(|all| all.chars().collect());
+    let is_stripped =
+        |c: char| characters.as_ref().map_or_else(|| is_space(c), |all| all.contains(&c));
     let text = if left { text.trim_start_matches(is_stripped) } else { text };
     if right { text.trim_end_matches(is_stripped) } else { text }
 }

@@ -28,7 +28,7 @@ pub struct Job {
     /// How to draw.
     pub sampling: Sampling,
     /// Changes to the logits before a token is drawn.
-    pub penalties: Penalties,
+    pub penalties: Arc<Penalties>,
     /// Texts that end it.
     pub stops: Vec<String>,
     /// Number of alternatives to report with each token; `None` reports no probabilities.
@@ -330,7 +330,7 @@ impl<M: Model> Sequence<M> {
             return self.end(String::new(), Finish::Length, codec);
         }
         let mut changed = Cow::Borrowed(&logits);
-        if self.job.penalties != Penalties::default() {
+        if *self.job.penalties != Penalties::default() {
             penalize(changed.to_mut(), &self.job, &self.counts);
         }
         let id = model.choose(&changed, &self.job.sampling, self.drawn as u64)?;
@@ -382,7 +382,7 @@ impl<M: Model> Sequence<M> {
 
 /// Changes logits as a request asks: its bias first, then its penalties.
 fn penalize(logits: &mut [f64], job: &Job, counts: &BTreeMap<u32, u32>) {
-    let Penalties { bias, presence, frequency, repetition } = &job.penalties;
+    let Penalties { bias, presence, frequency, repetition } = &*job.penalties;
     for (id, number) in bias {
         if let Some(logit) = logits.get_mut(*id as usize) {
             *logit += number;

@@ -2,6 +2,8 @@
 //! is refused by name, unless its value is the one that changes nothing. A field that the server does not know is left
 //! out, and named in a header of the answer.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -463,7 +465,9 @@ fn bias(value: Option<Value>) -> Result<Vec<(u32, f64)>, ApiError> {
             None => Err(wrong(&format!("logit_bias.{id}"), "a number from -100 to 100", &value)),
         }
     };
-    map.into_iter().map(entry).collect()
+    // `7` and `07` are one token.
+    let by_id: BTreeMap<u32, f64> = map.into_iter().map(entry).collect::<Result<_, _>>()?;
+    Ok(by_id.into_iter().collect())
 }
 
 fn stops(value: Option<Value>) -> Result<Vec<String>, ApiError> {

@@ -102,7 +102,7 @@ const SMALL: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// Bytes of a text that is tokenized whatever the context, and bytes that a token may have in longer ones.
-const TEXT: usize = 1 << 20;
+const TEXT: usize = 64 << 10;
 const TOKEN: usize = 16;
 
 /// Serves until `end` is set. The model stays on this thread.
@@ -259,8 +259,7 @@ async fn guard(
         },
     };
     // A client that asks first has sent nothing yet.
-    let is_refused =
-        response.status().is_client_error() || response.status() == StatusCode::SERVICE_UNAVAILABLE;
+    let is_refused = response.status().is_client_error() || response.status().is_server_error();
     if is_refused && (waits || !passed(&body).await) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -687,7 +686,7 @@ impl App {
             true => common.sampling.seed,
             false => self.setup.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         };
-        let mut jobs = Vec::new();
+        let (mut jobs, penalties) = (Vec::new(), Arc::new(common.penalties));
         for PromptTokens { ids, most, .. } in &prompts {
             for choice in 0..common.choices {
                 let mut sampling = common.sampling;
@@ -696,7 +695,7 @@ impl App {
                     prompt: ids.clone(),
                     max_tokens: *most,
                     sampling,
-                    penalties: common.penalties.clone(),
+                    penalties: penalties.clone(),
                     stops: common.stops.clone(),
                     logprobs: common.logprobs,
                     score_prompt: echo && common.logprobs.is_some(),

@@ -58,6 +58,8 @@ pub(crate) struct Peer {
     pub(crate) holds_room: AtomicBool,
     /// Whether a request on it has reached the routes and is not answered yet.
     is_asked: AtomicBool,
+    /// Whether the last bytes of an answer are on their way.
+    is_sent: AtomicBool,
     gives_way: Notify,
 }
 
@@ -93,7 +95,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The body of an answer. When it has been sent, or nobody wants it, its connection waits for the client again.
+/// The body of an answer. When its last bytes have been written, its connection waits for the client again.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) body: Body,
@@ -123,7 +125,7 @@ impl HttpBody for Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         self.peer.is_asked.store(false, Ordering::Relaxed);
-        self.peer.wait();
+        self.peer.is_sent.store(true, Ordering::Relaxed);
     }
 }
 
@@ -211,6 +213,7 @@ impl Acceptor {
                 is_spare,
                 waits_since: Mutex::new(Some(Instant::now())),
                 is_asked: AtomicBool::new(false),
+                is_sent: AtomicBool::new(false),
                 gives_way: Notify::new(),
             });
             lock(&connections.peers).insert(number, peer.clone());
@@ -254,7 +257,7 @@ async fn serve(
         idle_limit,
         idle: Box::pin(sleep(idle_limit)),
         stall: Box::pin(sleep(STALL)),
-        is_stalled: false,
+        stalled: None,
     };
     let service = TowerToHyperService::new(router.layer(Extension(peer.clone())));
     let connection = http1::Builder::new()
@@ -284,9 +287,12 @@ struct Connection {
     idle_limit: Duration,
     idle: Pin<Box<Sleep>>,
     stall: Pin<Box<Sleep>>,
-    /// Whether an answer waits to be written.
-    is_stalled: bool,
+    /// Bytes that were written since an answer had to wait; `None` if none does.
+    stalled: Option<usize>,
 }
+
+/// Bytes that a client has to take in [`STALL`] if it keeps an answer waiting.
+const LEAST: usize = 64 << 10;
 
 impl AsyncRead for Connection {
     fn poll_read(
@@ -326,14 +332,16 @@ impl AsyncWrite for Connection {
             Pin::new(&mut self.stream).poll_write(context, replaced.as_deref().unwrap_or(bytes));
         if let Poll::Ready(written) = polled {
             self.acts();
-            self.is_stalled = false;
+            let count = written.as_ref().map_or(0, |count| *count);
+            self.stalled = self.stalled.map(|taken| taken + count).filter(|taken| *taken < LEAST);
             return Poll::Ready(written.map(|count| match replaced {
                 // A new connection takes as little at once.
                 Some(_) => bytes.len(),
                 None => count,
             }));
         }
-        if !std::mem::replace(&mut self.is_stalled, true) {
+        if self.stalled.is_none() {
+            self.stalled = Some(0);
             self.stall.as_mut().reset(Instant::now() + STALL);
         }
         ready!(self.stall.as_mut().poll(context));
@@ -341,7 +349,12 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(context));
+        self.stalled = None;
+        if self.peer.is_sent.swap(false, Ordering::Relaxed) {
+            self.peer.wait();
+        }
+        Poll::Ready(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -219,13 +219,47 @@ pub(crate) fn recorded(name: &str, value: &str) -> Option<String> {
     Some(form.recorded(value).unwrap_or_else(|| UNRECORDED.to_owned()))
 }
 
-/// The file name of a library, if it is named like one.
+/// Tunables of the C library that have numbers.
+const TUNABLES: [&str; 8] = [
+    "glibc.malloc.arena_max",
+    "glibc.malloc.check",
+    "glibc.malloc.hugetlb",
+    "glibc.malloc.mmap_threshold",
+    "glibc.malloc.tcache_count",
+    "glibc.malloc.trim_threshold",
+    "glibc.pthread.rseq",
+    "glibc.cpu.x86_non_temporal_threshold",
+];
+
+/// Libraries that people preload: others may be named after anything.
+const PRELOADED: [&str; 14] = [
+    "asan",
+    "c",
+    "fakeroot",
+    "gomp",
+    "iomp5",
+    "jemalloc",
+    "m",
+    "mimalloc",
+    "mvec",
+    "profiler",
+    "stdc++",
+    "tbbmalloc_proxy",
+    "tcmalloc",
+    "tcmalloc_minimal",
+];
+
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    digits.len() <= 10 && digits.bytes().all(|c| c.is_ascii_digit())
+}
+
+/// The file name of a library, if it is one of [`PRELOADED`].
 fn library(path: &str) -> Option<&str> {
     let name = path.rsplit('/').next()?;
     let (stem, version) = name.strip_prefix("lib")?.split_once(".so")?;
-    let is_plain = |c: u8| c.is_ascii_alphanumeric() || b"_.+-".contains(&c);
-    let is_version = version.bytes().all(|c| c.is_ascii_digit() || c == b'.');
-    (stem.len() <= 40 && stem.bytes().all(is_plain) && is_version).then_some(name)
+    let is_version = version.len() <= 8 && version.bytes().all(|c| c.is_ascii_digit() || c == b'.');
+    (PRELOADED.contains(&stem) && is_version).then_some(name)
 }
 
 impl Form {
@@ -236,23 +270,24 @@ impl Form {
         }
         match self {
             Form::Words(words) => {
-                let is_number = |part: &str| {
-                    part.len() <= 12
-                        && part.bytes().all(|c| c.is_ascii_digit() || b"-+.".contains(&c))
-                };
                 let is_word = |part: &str| words.iter().any(|word| word.eq_ignore_ascii_case(part));
-                let mut parts = value.split(|c| ", :;=^(){}".contains(c));
+                let mut parts = value.split(|c| ",:;=^(){}".contains(c)).map(str::trim);
                 parts.all(|part| is_number(part) || is_word(part)).then(|| value.to_owned())
             }
             Form::Tunables => {
-                let is_short = |text: &str| {
-                    text.len() <= 40
-                        && text.bytes().all(|c| c.is_ascii_alphanumeric() || b"_.,-".contains(&c))
+                // The CPU's features, which have names in capitals.
+                let is_feature = |part: &str| {
+                    part.len() <= 32
+                        && part.bytes().all(|c| {
+                            c.is_ascii_uppercase() || c.is_ascii_digit() || b"_-".contains(&c)
+                        })
                 };
-                let is_setting = |part: &str| {
-                    part.split_once('=').is_some_and(|(name, value)| {
-                        name.starts_with("glibc.") && is_short(name) && is_short(value)
-                    })
+                let is_setting = |part: &str| match part.split_once('=') {
+                    Some(("glibc.cpu.hwcaps", value)) => value
+                        .split(',')
+                        .all(|feature| is_feature(feature.trim_end_matches("_Usable"))),
+                    Some((name, value)) => TUNABLES.contains(&name) && is_number(value),
+                    None => false,
                 };
                 value.split(':').all(is_setting).then(|| value.to_owned())
             }
@@ -331,6 +366,11 @@ mod tests {
         for (name, value) in [
             ("LD_PRELOAD", "/home/alice/.ssh/id_rsa"),
             ("MKL_CBWR", "sk-secret"),
+            ("LD_PRELOAD", "/opt/libsk-secret.so"),
+            ("MKL_NUM_THREADS", "555-12-3456"),
+            ("OMP_PLACES", "4111 1111 1111 1111"),
+            ("GLIBC_TUNABLES", "glibc.a=hunter2"),
+            ("GLIBC_TUNABLES", "glibc.malloc.check=sk"),
             ("OMP_NUM_THREADS", "4111111111111111"),
             ("GLIBC_TUNABLES", "/home/alice"),
             ("CUDA_VISIBLE_DEVICES", "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"),

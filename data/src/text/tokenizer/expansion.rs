@@ -7,6 +7,9 @@ use serde_json::Value;
 /// Maximum factor by which a text may grow. Replacing a blank with a mark of three bytes already makes it 3.
 const MOST: f64 = 12.0;
 
+/// Most steps of normalizers, pre-tokenizers and decoders.
+const MOST_STEPS: usize = 64;
+
 /// Maximum bytes inserted at one place.
 const MOST_BYTES: usize = 1 << 10;
 
@@ -20,12 +23,29 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
         collect(root.get(part).unwrap_or(&Value::Null), &mut of_part)?;
         times = f64::max(times, of_part);
     }
+    let parts = ["normalizer", "pre_tokenizer", "decoder"];
+    let count: usize = parts.iter().map(|part| steps(root.get(*part))).sum();
+    if count > MOST_STEPS {
+        return Err(format!("it takes {count} steps for a text; the limit is {MOST_STEPS}"));
+    }
     if times > MOST {
         return Err(format!(
             "its normalizers can make a text {times:.0} times as long; the limit is {MOST:.0} times"
         ));
     }
     Ok(())
+}
+
+/// The steps of a part of the file, each of which goes through the whole text.
+fn steps(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::Object(fields)) => {
+            let of_this = usize::from(fields.contains_key("type"));
+            of_this + fields.values().map(|value| steps(Some(value))).sum::<usize>()
+        }
+        Some(Value::Array(items)) => items.iter().map(|item| steps(Some(item))).sum(),
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) | None => 0,
+    }
 }
 
 /// Multiplies `times` by the growth of each `Replace`, and checks what every other step inserts.

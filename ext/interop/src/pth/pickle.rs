@@ -116,6 +116,8 @@ struct Machine<'a> {
     memo: BTreeMap<u32, Cell>,
     lists: Vec<Vec<Cell>>,
     maps: Vec<Vec<(Cell, Cell)>>,
+    /// Values of attributes that were looked at.
+    looked_at: usize,
 }
 
 impl<'a> Machine<'a> {
@@ -382,17 +384,24 @@ impl<'a> Machine<'a> {
         let (Some(Cell::Map(_)), Cell::Map(state)) = (self.stack.last(), &state) else {
             return Err("its pickle sets attributes of a value that is not a map".to_owned());
         };
+        let mut looked_at = self.looked_at;
         let attributes = self.maps.get(*state).map_or(&[][..], Vec::as_slice);
         for (name, value) in attributes {
-            if !matches!(name, Cell::Text(_)) || !self.is_plain(value, 0) {
+            if !matches!(name, Cell::Text(_)) || !self.is_plain(value, 0, &mut looked_at) {
                 return Err("an attribute of a map is not made of plain values".to_owned());
             }
         }
+        self.looked_at = looked_at;
         Ok(())
     }
 
     /// Whether a value consists of texts, numbers and maps of them.
-    fn is_plain(&self, cell: &Cell, depth: usize) -> bool {
+    fn is_plain(&self, cell: &Cell, depth: usize, looked_at: &mut usize) -> bool {
+        *looked_at += 1;
+        // The same map can be an attribute many times.
+        if *looked_at > MAX_INSTRUCTIONS {
+            return false;
+        }
         match cell {
             Cell::None | Cell::Bool(_) | Cell::Int(_) | Cell::Float(_) | Cell::Text(_) => true,
             Cell::Map(index) => {
@@ -400,7 +409,7 @@ impl<'a> Machine<'a> {
                 // Deep enough for a map of modules with a map of versions; sharing could make deeper ones large.
                 depth < 3
                     && entries.all(|(key, value)| {
-                        matches!(key, Cell::Text(_)) && self.is_plain(value, depth + 1)
+                        matches!(key, Cell::Text(_)) && self.is_plain(value, depth + 1, looked_at)
                     })
             }
             Cell::Mark
