@@ -94,7 +94,8 @@ impl Paths {
     /// Whether the run has an attestation, which need not be valid.
     pub fn is_attested(&self) -> Result<bool, Problem> {
         let path = self.attestation();
-        path.try_exists().map_err(|error| cannot_read(&path, &error))
+        // A file in the place of the folder has none.
+        Ok(if_there(&path, fs::metadata(&path))?.is_some())
     }
 
     /// An SSH signature of the attestation, if it was signed.

@@ -20,7 +20,7 @@ fn job(prompt: &[u32], most: usize, seed: u64, number: usize) -> (Job, Events) {
     let job = Job {
         prompt: prompt.to_vec(),
         max_tokens: most,
-        penalties: serve::model::Penalties::default(),
+        penalties: std::sync::Arc::default(),
         sampling: Sampling { seed, ..Sampling::default() },
         stops: vec!["ab".to_owned()],
         logprobs: (!seed.is_multiple_of(3)).then_some((seed % 3) as usize),
