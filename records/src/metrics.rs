@@ -425,7 +425,12 @@ mod tests {
         let mut holes = full[..last].to_vec();
         holes.extend([0; 100]);
         std::fs::write(folder.path(), holes).unwrap();
-        assert!(folder.log().cut().is_some());
+        let mut log = folder.log();
+        assert!(log.cut().is_some());
+        // Where a checkpoint needs what they took, they are no power cut, and stay.
+        assert!(log.settle(true).unwrap_err().message.contains("it has zeros"));
+        let mut log = folder.log();
+        log.settle(false).unwrap();
         assert_eq!(std::fs::read(folder.path()).unwrap(), full[..last]);
     }
 

@@ -1,4 +1,4 @@
-"""Lets each operation of a command on the disk fail, one at a time: index.py CANONC FOLDER [--error NUMBER|kill] WORDS...
+"""Lets each operation of a command on the disk fail, one at a time: index.py CANONC FOLDER [--error NUMBER|kill] -- WORDS...
 
 WORDS is the command, run in a copy of FOLDER. First it runs without a fault. Then, for each operation on a file of the copy
 (shim.c), it runs in a new copy in which that one fails: it must end as without one or with 3, and say which error it was. Then
@@ -21,8 +21,11 @@ PARSER.add_argument("--every", type=int, default=1)
 PARSER.add_argument("--first", type=int, default=1)
 PARSER.add_argument("--again", default=None)
 PARSER.add_argument("--finding", action="store_true", help="the command ends with 1 without a fault")
-PARSER.add_argument("words", nargs=argparse.REMAINDER)
-ASKED = PARSER.parse_args()
+if "--" not in sys.argv:
+    PARSER.error("the command comes after `--`")
+AT = sys.argv.index("--")
+ASKED = PARSER.parse_args(sys.argv[1:AT])
+ASKED.words = sys.argv[AT + 1 :]
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: Files whose bytes follow from the inputs.
 EQUAL = (".lock", "metrics.jsonl", ".index", ".safetensors", ".canon", ".toml.sig", "latest")

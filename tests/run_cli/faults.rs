@@ -41,7 +41,7 @@ fn an_error_of_the_disk_at_a_resume_changes_nothing() {
     workspace.exits(75, "run --stop-after-step 5");
     let every = 800 / support::cases(40);
     for (first, error) in [(7, "5"), (29, "28"), (43, "kill")] {
-        let words = format!(". --error {error} --first {first} --every {every} -q run small");
+        let words = format!(". --error {error} --first {first} --every {every} -- -q run small");
         script(&workspace, "index.py", &words);
     }
 }
