@@ -216,7 +216,7 @@ impl Live {
         let file = match &mut self.file {
             Some(file) => file,
             None => {
-                fs::create_dir_all(&self.folder)?;
+                disk::create_folders(&self.folder)?;
                 self.file.insert(new_file(&self.folder)?)
             }
         };

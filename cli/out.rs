@@ -123,7 +123,7 @@ pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
 pub fn put(path: &Path, kind: OutputKind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     check(path, kind)?;
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
+        disk::create_folders(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
     put_with(path, kind, |file| {
         io::Write::write_all(file, bytes.as_ref())

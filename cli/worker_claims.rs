@@ -42,7 +42,7 @@ pub fn claim(
 ) -> Result<ClaimOutcome, Failure> {
     let claims = folder.join(FOLDER);
     let failed = |error: std::io::Error| Failure::cannot_write(&claims, &error);
-    fs::create_dir_all(&claims).map_err(failed)?;
+    disk::create_folders(&claims).map_err(failed)?;
     loop {
         let latest = latest(&claims, run).map_err(failed)?;
         if latest > 0

@@ -245,7 +245,7 @@ fn one(
     stop: &AtomicBool,
 ) -> Result<Option<Facts>, Failure> {
     let folder = out::named(&args.dir, &comparison.name, "")?;
-    std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
+    disk::create_folders(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     // By now the runs of the earlier comparisons are there too.
     let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
     let trainer = Trainer {

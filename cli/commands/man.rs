@@ -25,7 +25,7 @@ pub struct ManArgs {
 pub fn man(program: &Program, args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
     out::container(dir)?;
-    std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
+    disk::create_folders(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&program.command_line());
     command.build();
     let written = pages(&command, dir)?;

@@ -280,7 +280,7 @@ fn build(root: &Path, lock: &Path, source: &str, before: &str) -> Result<String,
     let failed = |error: std::io::Error| format!("it cannot be built: {}", reason(&error));
     let folder = lock.parent().unwrap_or(Path::new(""));
     let path = root.join(lock);
-    fs::create_dir_all(root.join(folder)).map_err(failed)?;
+    disk::create_folders(&root.join(folder)).map_err(failed)?;
     // An empty base: both branches added the lock.
     if before.is_empty() {
         let _ = fs::remove_file(&path);

@@ -115,7 +115,7 @@ pub fn new(args: &NewArgs) -> Outcome {
     for (path, text) in files.iter().chain(more_files) {
         let path = dir.join(path);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
+            disk::create_folders(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
         }
         files::replace(&path, text)?;
         output::note(&format!("wrote {}", shown(&path)));

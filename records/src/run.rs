@@ -144,7 +144,7 @@ impl RunFolder {
             move |error: io::Error| cannot_write(&path, &error)
         };
         refuse_elsewhere(&paths)?;
-        fs::create_dir_all(folder).map_err(io(folder))?;
+        disk::create_folders(folder).map_err(io(folder))?;
         faults.pass(Point::FolderMade).map_err(io(folder))?;
         refuse_strange(&paths)?;
         refuse_links(&paths)?;
@@ -162,7 +162,7 @@ impl RunFolder {
         if recorded.as_deref() != Some(lock_text) && !paths.is_attested()? {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
-        fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
+        disk::create_folders(&paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sweep(&paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
         sync_folder(folder).and_then(|()| sync_folder(parent(folder))).map_err(io(folder))?;
         let place = FolderPlace::of(folder).map_err(io(folder))?;

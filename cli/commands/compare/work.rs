@@ -46,7 +46,7 @@ fn next(
 ) -> Result<Option<Exit>, Failure> {
     for comparison in comparisons {
         let folder = out::named(&args.dir, &comparison.name, "")?;
-        std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
+        disk::create_folders(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
         let finished = FinishedRuns::under(&args.dir).of_trainer(comparison.trainer);
         let (due, _) = interim_looks::due(comparison, &folder, &finished)?;
         let trainer = Trainer {

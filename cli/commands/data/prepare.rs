@@ -328,7 +328,7 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
         && !folder.is_dir()
     {
         crate::out::folder(folder)?;
-        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
+        disk::create_folders(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
     let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     let mut partial = out.as_os_str().to_owned();

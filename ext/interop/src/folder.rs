@@ -60,7 +60,7 @@ pub fn put(path: &Path, text: &str) -> Result<(), Problem> {
 pub(crate) fn put_bytes(path: &Path, bytes: &[u8]) -> Result<(), Problem> {
     let failed = |error: std::io::Error| cannot_write(path, &error);
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+        disk::create_folders(folder).map_err(failed)?;
     }
     disk::replace(path, bytes, || Ok(())).map_err(failed)
 }
@@ -81,7 +81,7 @@ pub fn write_folder(
         return Err(Problem::in_file(shown(out), "it already exists", help));
     }
     let parent = disk::parent(out);
-    fs::create_dir_all(parent).map_err(failed)?;
+    disk::create_folders(parent).map_err(failed)?;
     disk::sweep_abandoned(parent);
     let partial = disk::unfinished_folder(out);
     let _ = fs::remove_dir_all(&partial);

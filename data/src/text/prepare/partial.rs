@@ -151,7 +151,7 @@ impl<'a> Partial<'a> {
     ) -> Result<Partial<'a>, Problem> {
         let folder = folder_of(out);
         let cannot = |error: io::Error| cannot_write(&folder, &error);
-        fs::create_dir_all(&folder).map_err(cannot)?;
+        disk::create_folders(&folder).map_err(cannot)?;
         let lock = File::create(folder.join("lock")).map_err(cannot)?;
         if lock.try_lock().is_err() {
             return Err(Problem::input(
