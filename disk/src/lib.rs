@@ -100,21 +100,6 @@ pub fn is_of_machine(error: &io::Error) -> bool {
         )
 }
 
-/// Makes a folder and those around it, unless they are there.
-pub fn create_folders(folder: &Path) -> io::Result<()> {
-    match std::fs::create_dir_all(folder) {
-        // It was there already, but the standard library could not look at it.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            match std::fs::metadata(folder) {
-                Ok(found) if found.is_dir() => Ok(()),
-                Err(unread) if is_of_machine(&unread) => Err(unread),
-                Ok(_) | Err(_) => Err(error),
-            }
-        }
-        made => made,
-    }
-}
-
 /// The same for a file that canonc wrote itself, whose missing permission is the machine's, too.
 pub fn is_unread(error: &io::Error) -> bool {
     is_of_machine(error) || error.kind() == io::ErrorKind::PermissionDenied
@@ -130,6 +115,21 @@ pub fn cannot_read(
     match is_of_machine(error) {
         true => Problem::machine(message, "check the disk and the machine, and repeat the command"),
         false => Problem::input(message, help),
+    }
+}
+
+/// Makes a folder and those around it, unless they are there.
+pub fn create_folders(folder: &Path) -> io::Result<()> {
+    match std::fs::create_dir_all(folder) {
+        // It was there already, but the standard library could not look at it.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match std::fs::metadata(folder) {
+                Ok(found) if found.is_dir() => Ok(()),
+                Err(unread) if is_of_machine(&unread) => Err(unread),
+                Ok(_) | Err(_) => Err(error),
+            }
+        }
+        made => made,
     }
 }
 

@@ -511,12 +511,15 @@ impl App {
         }
     }
 
-    /// Reads a request on a thread that may take long. Only as many large ones are read at once as leave time for others.
+    /// Receives a request, and reads it on a thread that may take long. Only as many large ones are read at once as leave time
+    /// for others.
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        received: Received,
+        request: Request,
+        peer: &Peer,
         read: impl FnOnce(&App, &[u8]) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
+        let received = self.receive(request, peer).await?;
         let is_small = received.bytes.len() <= SMALL;
         let turns = if is_small { &self.small } else { &self.large };
         let app = self.clone();
@@ -780,8 +783,7 @@ async fn completions(
     Extension(peer): Extension<Arc<Peer>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let received = app.receive(request, &peer).await?;
-    let (common, prompts, echo) = app.read(received, read_completion).await?;
+    let (common, prompts, echo) = app.read(request, &peer, read_completion).await?;
     app.answer(Shape::Completion, common, prompts, echo).await
 }
 
@@ -811,8 +813,7 @@ async fn chat(
     Extension(peer): Extension<Arc<Peer>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let received = app.receive(request, &peer).await?;
-    let (common, prompt) = app.read(received, read_chat).await?;
+    let (common, prompt) = app.read(request, &peer, read_chat).await?;
     app.answer(Shape::Chat, common, vec![prompt], false).await
 }
 
@@ -871,8 +872,7 @@ async fn tokenize(
     Extension(peer): Extension<Arc<Peer>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let received = app.receive(request, &peer).await?;
-    let (ids, ignored) = app.read(received, read_tokenize).await?;
+    let (ids, ignored) = app.read(request, &peer, read_tokenize).await?;
     let (count, most) = (ids.len(), app.setup.context);
     let answer = Json(json!({ "count": count, "max_model_len": most, "tokens": ids }));
     Ok(with_ignored(answer.into_response(), &ignored))
@@ -894,8 +894,7 @@ async fn detokenize(
     Extension(peer): Extension<Arc<Peer>>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let received = app.receive(request, &peer).await?;
-    let (text, ignored) = app.read(received, read_detokenize).await?;
+    let (text, ignored) = app.read(request, &peer, read_detokenize).await?;
     Ok(with_ignored(Json(json!({ "prompt": text })).into_response(), &ignored))
 }
 

@@ -1,7 +1,7 @@
 //! The logs that a process appends to, watched: it stops if another program removes, replaces or changes one meanwhile.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ impl Watched {
 const LONGEST: u64 = 64 << 20;
 
 /// Whether a line of a log was written whole. A power cut can leave zeros in the place of what was not on the disk yet.
-pub(crate) fn is_whole(line: &[u8]) -> bool {
+fn is_whole(line: &[u8]) -> bool {
     line.ends_with(b"\n") && !line.contains(&0)
 }
 
@@ -120,7 +120,7 @@ impl WatchedLog {
 
 /// The folder at a path, or the link to one.
 #[derive(Debug)]
-pub(super) struct FolderPlace(std::fs::Metadata);
+pub(super) struct FolderPlace(Metadata);
 
 impl FolderPlace {
     pub(super) fn of(folder: &Path) -> io::Result<FolderPlace> {
@@ -129,39 +129,37 @@ impl FolderPlace {
 
     /// Refuses to go on if another folder or a link is in its place: what is written would be elsewhere.
     pub(super) fn check(&self, folder: &Path) -> Result<(), Problem> {
-        match std::fs::symlink_metadata(folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(changed(folder, "it is missing"))
-            }
-            Err(error) => Err(cannot_write(folder, &error)),
-            Ok(now) if is_same(&self.0, &now) => Ok(()),
-            Ok(_) => Err(changed(folder, "another folder or a link is in its place")),
-        }
+        still_there(Some(&self.0), folder, "another folder or a link is in its place")
     }
 }
 
 /// Refuses to go on if an open file is no longer the one at its path.
 pub(crate) fn in_place(file: &File, path: &Path) -> Result<(), Problem> {
+    still_there(file.metadata().ok().as_ref(), path, "another file is in its place")
+}
+
+/// Refuses to go on if a path is no longer that of what was opened.
+fn still_there(opened: Option<&Metadata>, path: &Path, other: &str) -> Result<(), Problem> {
     match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(changed(path, "it is missing"))
         }
         Err(error) => Err(cannot_write(path, &error)),
-        Ok(on_disk) if file.metadata().is_ok_and(|opened| !is_same(&opened, &on_disk)) => {
-            Err(changed(path, "another file is in its place"))
+        Ok(on_disk) if opened.is_some_and(|opened| !is_same(opened, &on_disk)) => {
+            Err(changed(path, other))
         }
         Ok(_) => Ok(()),
     }
 }
 
 #[cfg(unix)]
-fn is_same(opened: &std::fs::Metadata, on_disk: &std::fs::Metadata) -> bool {
+fn is_same(opened: &Metadata, on_disk: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     (opened.dev(), opened.ino()) == (on_disk.dev(), on_disk.ino())
 }
 
 #[cfg(not(unix))]
-fn is_same(opened: &std::fs::Metadata, on_disk: &std::fs::Metadata) -> bool {
+fn is_same(opened: &Metadata, on_disk: &Metadata) -> bool {
     opened.len() == on_disk.len()
 }
 
